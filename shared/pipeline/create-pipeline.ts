@@ -30,6 +30,7 @@ import {
   type Pipeline,
   type PipelineObserver,
   type PromptTokenIds,
+  servesType,
 } from './pipeline.ts';
 import { MediaMemory } from './prompt/media-memory.ts';
 import { isReadByWorker } from './prompt/media-prompt.ts';
@@ -387,7 +388,7 @@ class DiscoveredPipeline implements Pipeline {
     signal: AbortSignal,
   ): Promise<RoutableModel> {
     const model = this.models.known(name);
-    if (model === undefined || !model.card.model_type.includes(type)) throw this.#notFound(name, type);
+    if (model === undefined || !servesType(model, type)) throw this.#notFound(name, type);
     const { hold } = this.#options;
     if (hold === undefined || (model.readiness.isReady && !hold.isHolding(model.primaryName))) {
       if (!model.readiness.isReady) throw modelNotReady(name);
@@ -398,7 +399,7 @@ class DiscoveredPipeline implements Pipeline {
       return ready?.readiness.isReady === true ? { ready, capacity: capacityOf(ready, ready.workers) } : undefined;
     };
     const { ready } = await hold.until({ model: model.primaryName, isStream, find, holder: sink }, signal);
-    if (!ready.card.model_type.includes(type)) throw this.#notFound(name, type); // a planned model takes any kind
+    if (!servesType(ready, type)) throw this.#notFound(name, type); // a planned model takes any kind
     // Its worker takes the body itself, and the request was read as one that is not passed on.
     if (model.isPlanned && type === 'Embedding' && ready.card.model_input === 'Text') throw modelNotReady(name);
     return ready;

@@ -30,6 +30,7 @@ export {
   type RequestObserver,
   type ServedModel,
   type StageObserver,
+  servesType,
   type WorkerObserver,
 } from './pipeline.ts';
 export { MediaMemory } from './prompt/media-memory.ts';

@@ -1,4 +1,4 @@
-import type { ModelCard } from '../discovery/index.ts';
+import type { ModelCard, ModelType } from '../discovery/index.ts';
 import type { ServeError } from '../errors/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/index.ts';
 import { BoundedMap } from '../records/index.ts';
@@ -29,6 +29,16 @@ export interface ServedModel {
    * (`--dyn-chat-processor`). @default false
    */
   readonly passesChats?: boolean;
+  /** Further worker sets that take requests now, each with a card of its own. @default none */
+  readonly otherSets?: readonly Pick<ServedModel, 'card'>[] | undefined;
+}
+
+/** Returns whether a worker set of the model takes requests of that kind. */
+export function servesType(
+  { card, otherSets = [] }: Pick<ServedModel, 'card' | 'otherSets'>,
+  type: ModelType,
+): boolean {
+  return card.model_type.includes(type) || otherSets.some((set) => set.card.model_type.includes(type));
 }
 
 /** A model whose workers are there, but which this process does not serve. */

@@ -1,8 +1,10 @@
 import type { Grant } from '../../access/index.ts';
 import type { Timer } from '../../clock/index.ts';
 import { endOfTurn } from '../../concurrency/index.ts';
+import type { ModelType } from '../../discovery/index.ts';
 import { LIMITS, ServeError, toServeError } from '../../errors/index.ts';
 import { type GrpcCall, GrpcStatus, STATUS, statusOf } from '../../grpc/index.ts';
+import { servesType } from '../../pipeline/index.ts';
 import {
   assembleTextless,
   completionsOf,
@@ -48,9 +50,9 @@ export function infer(run: InferRun): void {
     requireService(deps);
     const model = deps.pipeline.requestable.find(request.modelName);
     requireAllowed({ grant }, request.modelName, model?.primaryName);
-    const types = model?.card.model_type ?? [];
-    if (types.includes('TensorBased')) inferTensors(run);
-    else if (types.includes('Completions')) inferText(run);
+    const serves = (type: ModelType): boolean => model !== undefined && servesType(model, type);
+    if (serves('TensorBased')) inferTensors(run);
+    else if (serves('Completions')) inferText(run);
     else throw modelNotFound(request.modelName, modelsShown(deps, { grant }), deps.pipeline.models.refused?.());
   } catch (thrown) {
     responses.abort(statusOf(thrown));

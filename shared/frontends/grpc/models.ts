@@ -11,6 +11,7 @@ import {
   type ModelStatisticsResponseSchema,
   STATUS,
 } from '../../grpc/index.ts';
+import { type ServedModel, servesType } from '../../pipeline/index.ts';
 import { recordTypeOf, wireNameOf } from '../../protocol/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 
@@ -53,8 +54,8 @@ const COMPLETIONS = {
 } as const satisfies Omit<Extract<Description, { kind: 'tensors' }>, 'name'>;
 
 /** Returns whether a model takes requests of KServe. */
-export function isForKserve({ model_type: types }: Pick<ModelCard, 'model_type'>): boolean {
-  return types.includes('TensorBased') || types.includes('Completions');
+export function isForKserve(model: ServedModel): boolean {
+  return servesType(model, 'TensorBased') || servesType(model, 'Completions');
 }
 
 /**

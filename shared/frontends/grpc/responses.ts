@@ -131,7 +131,7 @@ export function modelNotFound(
   models: readonly ServedModel[],
   refused: readonly RefusedModel[] = [],
 ): GrpcStatus {
-  const shown = models.filter(({ card }) => isForKserve(card));
+  const shown = models.filter(isForKserve);
   return new GrpcStatus(STATUS.NOT_FOUND, `Model '${name}' not found. ${missingModelHint(shown, { name, refused })}`);
 }
 

@@ -147,11 +147,11 @@ function found(
   deps: KserveDeps,
   grant: Grant,
   name: string,
-  serves: (card: ServedModel['card']) => boolean = () => true,
+  serves: (model: ServedModel) => boolean = () => true,
 ): ServedModel {
   const model = deps.pipeline.requestable.find(name);
   requireAllowed({ grant }, name, model?.primaryName);
-  if (model !== undefined && serves(model.card)) return model;
+  if (model !== undefined && serves(model)) return model;
   requireService(deps);
   throw modelNotFound(name, modelsShown(deps, { grant }), deps.pipeline.models.refused?.());
 }

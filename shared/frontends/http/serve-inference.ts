@@ -1,6 +1,6 @@
 import { endOfTurn } from '../../concurrency/index.ts';
 import { ServeError, toServeError } from '../../errors/index.ts';
-import { modelNotFound } from '../../pipeline/index.ts';
+import { modelNotFound, servesType } from '../../pipeline/index.ts';
 import {
   ENDPOINTS,
   type Endpoint,
@@ -64,7 +64,7 @@ export function serveInference<Body extends Asked>(route: InferenceRoute<Body>):
 /** Returns whether a model is registered that serves `endpoint`. */
 function hasModelFor({ pipeline }: HttpAppDeps, endpoint: Endpoint): boolean {
   const type = ENDPOINTS[endpoint].modelType;
-  return pipeline.requestable.list().some(({ card }) => card.model_type.includes(type));
+  return pipeline.requestable.list().some((model) => servesType(model, type));
 }
 
 /** Returns the 404 of a route without a model. The body may be anything; the error names the model if the body does. */

@@ -1,5 +1,5 @@
 import { ServeError } from '../../errors/index.ts';
-import { modelNotFound, modelNotReady, type ServedModel } from '../../pipeline/index.ts';
+import { modelNotFound, modelNotReady, type ServedModel, servesType } from '../../pipeline/index.ts';
 import {
   type DecodeContext,
   ENDPOINTS,
@@ -78,7 +78,8 @@ export function requireServed(
   endpoint: Endpoint,
 ): void {
   const type = ENDPOINTS[endpoint].modelType;
-  if (deps.pipeline.requestable.find(name)?.card.model_type.includes(type) === true) return;
+  const model = deps.pipeline.requestable.find(name);
+  if (model !== undefined && servesType(model, type)) return;
   const { isPart, refused } = notListed(deps);
   throw modelNotFound(modelsShown(deps, exchange), { name, type, param: 'model', isPart, refused });
 }

@@ -1,7 +1,7 @@
 import type { ModelType } from '../../discovery/index.ts';
 import { nearestName, ServeError } from '../../errors/index.ts';
 import { MODEL_TYPES } from '../../protocol/index.ts';
-import type { RefusedModel, ServedModel } from '../pipeline.ts';
+import { type RefusedModel, type ServedModel, servesType } from '../pipeline.ts';
 
 /** The requested model, as far as the body was read. */
 export interface AskedModel {
@@ -41,9 +41,7 @@ export function missingModelHint(models: readonly ServedModel[], asked: AskedMod
   const refusal = refusalHint(models, asked);
   if (refusal !== undefined) return refusal;
   const { name, type } = asked;
-  const served = models.filter(
-    ({ card, readiness }) => readiness.isReady && (type === undefined || card.model_type.includes(type)),
-  );
+  const served = models.filter((model) => model.readiness.isReady && (type === undefined || servesType(model, type)));
   const kind = Object.entries(MODEL_TYPES).find(([, modelType]) => modelType === type)?.[0] ?? 'such';
   const what = `${kind.replace(/s$/, '')} requests`;
   if (served.length === 0) return `No model that is served here takes ${what}.${othersServed(models)}`;

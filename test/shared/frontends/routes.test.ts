@@ -20,8 +20,8 @@ const NOT_READY = {
 
 const models = [servedModel('half', { readiness: NOT_READY }), servedModel('org/foo/ready'), servedModel('org/m')];
 
-function setUp() {
-  return createTestApp({ pipeline: new ScriptedPipeline(models).onGenerate(({ sink }) => playTexts(sink, ['a'])) });
+function setUp(on = models) {
+  return createTestApp({ pipeline: new ScriptedPipeline(on).onGenerate(({ sink }) => playTexts(sink, ['a'])) });
 }
 
 async function get(test: ReturnType<typeof createTestApp>, path: string, init: RequestInit = {}) {
@@ -100,7 +100,7 @@ describe('two routes at one path', () => {
 
 describe('a model that no worker serves', () => {
   const chat = (model: string, on = models) =>
-    get(createTestApp({ pipeline: new ScriptedPipeline(on) }), '/v1/chat/completions', {
+    get(setUp(on), '/v1/chat/completions', {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ model, messages: [{ role: 'user', content: 'hi' }] }),
@@ -129,6 +129,14 @@ describe('a model that no worker serves', () => {
       message: 'Model not found: `x`. No model that is served here takes chat requests. For others: emb.',
       param: 'model',
     });
+  });
+
+  it('is another one than a model whose second worker set takes such requests', async () => {
+    const mixed = servedModel('mixed', { card: embedder.card, otherSets: [servedModel('mixed')] });
+    const { body } = await chat('org/x', [mixed]);
+    expect(body.error.message).toBe('Model not found: `org/x`. Served here: mixed.');
+    const found = await chat('mixed', [mixed]);
+    expect(found.status).toBe(200);
   });
 
   it('is answered briefly, however many models there are and however long the name is', async () => {

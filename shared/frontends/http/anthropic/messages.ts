@@ -1,5 +1,5 @@
 import { ServeError } from '../../../errors/index.ts';
-import { missingModelHint } from '../../../pipeline/index.ts';
+import { missingModelHint, servesType } from '../../../pipeline/index.ts';
 import {
   decodeMessages,
   type GenerationRequest,
@@ -81,7 +81,8 @@ export function decodeOptions({ settings, pipeline }: HttpAppDeps, model: string
 
 /** Checks, after the body, that the name is registered for chat. @throws ServeError 404 */
 function requireChatModel({ deps, exchange }: Inference, name: string): void {
-  if (deps.pipeline.requestable.find(name)?.card.model_type.includes('Chat') === true) return;
+  const model = deps.pipeline.requestable.find(name);
+  if (model !== undefined && servesType(model, 'Chat')) return;
   const hint = missingModelHint(modelsShown(deps, exchange), { ...notListed(deps), name, type: 'Chat' });
   throw new ServeError('model_not_found', `Model '${name}' not found. ${hint}`, { param: 'model' });
 }

@@ -1,4 +1,4 @@
-import type { ServedModel } from '../../../pipeline/index.ts';
+import { type ServedModel, servesType } from '../../../pipeline/index.ts';
 import { MODEL_TYPES } from '../../../protocol/index.ts';
 import type { ExampleModels, Operation } from '../route.ts';
 
@@ -14,8 +14,7 @@ const COMPLETION_ID = 'chatcmpl-00000000-0000-4000-8000-000000000000';
 export function exampleModels(models: readonly ServedModel[]): ExampleModels {
   const ready = models.filter(({ readiness }) => readiness.isReady);
   const any = (ready[0] ?? models[0])?.name ?? NO_MODEL;
-  const of = (type: keyof ExampleModels): string =>
-    ready.find(({ card }) => card.model_type.includes(type))?.name ?? any;
+  const of = (type: keyof ExampleModels): string => ready.find((model) => servesType(model, type))?.name ?? any;
   const named = Object.values(MODEL_TYPES).map((type) => [type, of(type)]);
   return Object.fromEntries(named) as ExampleModels; // an entry for each type
 }

@@ -52,6 +52,13 @@ describe('generations of workers whose cards differ', () => {
     }
   });
 
+  it('take the kinds of requests that only one of them serves', async () => {
+    await fleet.register('a', 'prod-1', { model_type: ['Chat'] });
+    await fleet.register('d', 'prod-2', { ...SECOND, model_type: ['Completions'] });
+    expect(workerOf((await fleet.ask({ endpoint: 'completions' })).call)).toBe('d');
+    await expect(fleet.ask({ endpoint: 'embeddings' })).rejects.toMatchObject({ code: 'model_not_found' });
+  });
+
   it('continue only the streams of workers like themselves', async () => {
     await fleet.register('a', 'prod-1');
     for (const id of ['d', 'e']) await fleet.register(id, 'prod-2', SECOND);

@@ -1,4 +1,5 @@
 import { ServeError } from '../../../../errors/index.ts';
+import { servesType } from '../../../../pipeline/index.ts';
 import {
   COMPACT_KEYS,
   COMPACTION_TRIGGER,
@@ -192,7 +193,7 @@ async function defaultModel(
   const stored = id == null ? undefined : await lookForStored({ pipeline, ...deps }, id, exchange);
   if (typeof stored?.response.model === 'string') return stored.response.model;
   await deps.lookUp?.(undefined);
-  const chats = pipeline.requestable.list().filter(({ card }) => card.model_type.includes('Chat'));
+  const chats = pipeline.requestable.list().filter((model) => servesType(model, 'Chat'));
   const names = new Set(chats.map(({ primaryName }) => primaryName));
   const [only] = names;
   if (only !== undefined && names.size === 1) return only;
