@@ -186,7 +186,7 @@ class DiscoveredPipeline implements Pipeline {
       clock,
       observer,
       streamWatch,
-      stalledWorkers: this.#stalled.ids,
+      stalledWorkers: this.#stalled,
       failedWorkers: options.inhibition,
       fullWorkers: new Inhibition(clock, LOAD_REPORT_MS),
       onUnreachable: options.onUnreachable,

@@ -42,7 +42,7 @@ export class EncodeStage {
     const { observer, stalledWorkers, modelNow } = this.#options;
     const now = modelNow(model);
     if (now === undefined || !wantsEncoder(now)) return undefined;
-    const open = (now.encoders ?? []).filter(({ id }) => !stalledWorkers.has(id));
+    const open = (now.encoders ?? []).filter((each) => !stalledWorkers.has(each));
     const worker = open[this.#turn++ % open.length];
     if (worker === undefined) {
       observer.encodedInline?.(model.primaryName);

@@ -8,7 +8,7 @@ import type { RoutableModel, Worker, WorkersOfPool } from '../models/routable-mo
 import type { PipelineObserver } from '../pipeline.ts';
 import type { MediaPrompt } from '../prompt/media-prompt.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
-import type { StreamWatch } from './stalled-workers.ts';
+import type { Stalled, StreamWatch } from './stalled-workers.ts';
 
 /** Dependencies that all stages of all requests of one pipeline share. */
 export interface DispatchContext {
@@ -19,7 +19,7 @@ export interface DispatchContext {
   /** Watches streams for silent workers; undefined = requests wait for them without a limit. */
   readonly streamWatch: StreamWatch | undefined;
   /** Workers that get no new request. */
-  readonly stalledWorkers: ReadonlySet<string>;
+  readonly stalledWorkers: Stalled;
   /** Workers that failed a request, which the router passes over. */
   readonly failedWorkers: Inhibition;
   /**

@@ -3,6 +3,7 @@ import type { CallSink, RequestPlane } from '../../planes/index.ts';
 import { type EngineRequest, encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
+import { isSameProcess } from '../models/worker-sets.ts';
 import type { WorkerObserver } from '../pipeline.ts';
 
 /** The outcome of a canary. `taken`: the worker has accepted it, but its engine has sent nothing. */
@@ -23,6 +24,13 @@ interface StalledWorkersOptions {
   readonly observer: Partial<WorkerObserver>;
 }
 
+/** The workers that are stalled now. */
+export interface Stalled {
+  readonly size: number;
+  /** Returns whether a worker is stalled. A standby that takes over the id of a stalled worker is not. */
+  has(worker: Worker): boolean;
+}
+
 /**
  * Workers that get no new request until a canary passes.
  *
@@ -31,9 +39,10 @@ interface StalledWorkersOptions {
  * | fine | stalled, canary sent | - | - | - |
  * | stalled | - | fine | canary again after the pause | forgotten |
  */
-export class StalledWorkers {
+export class StalledWorkers implements Stalled {
   readonly #options: StalledWorkersOptions;
-  readonly #ids = new Set<string>(); // bounded by the workers in discovery
+  /** Workers by id, of two processes with one id the latest. Bounded by the workers in discovery. */
+  readonly #workers = new Map<string, Worker>();
   readonly #pauses = new Set<Timer>();
   #isClosed = false;
 
@@ -41,16 +50,28 @@ export class StalledWorkers {
     this.#options = options;
   }
 
+  get size(): number {
+    return this.#workers.size;
+  }
+
+  /** Ids of the workers, for tests. */
   get ids(): ReadonlySet<string> {
-    return this.#ids;
+    return new Set(this.#workers.keys());
+  }
+
+  has(worker: Worker): boolean {
+    const stalled = this.#workers.get(worker.id);
+    return stalled !== undefined && isSameProcess(stalled, worker);
   }
 
   /** Notes a worker as stalled. Does nothing if no canary can be made, because no canary could then clear it. */
   add(worker: Worker, model: RoutableModel): void {
-    if (this.#isClosed || this.#ids.has(worker.id)) return;
+    if (this.#isClosed || this.has(worker)) return;
+    // The standby that has taken over the id is stalled, too, and stays noted
+    if (this.#workers.has(worker.id) && !this.#options.isListed(worker)) return;
     const probing = this.#options.probe(worker, model);
     if (probing === undefined) return;
-    this.#ids.add(worker.id);
+    this.#workers.set(worker.id, worker);
     this.#options.observer.workerStalled?.(model.primaryName, worker.id);
     void this.#follow(worker, model, probing);
   }
@@ -72,7 +93,7 @@ export class StalledWorkers {
       await this.#pause();
       probing = probe(worker, model);
     }
-    this.#ids.delete(worker.id);
+    if (this.has(worker)) this.#workers.delete(worker.id);
     observer.workerRecovered?.(model.primaryName, worker.id);
     onRecovered();
   }
@@ -233,7 +254,9 @@ const PREFILL_MS_PER_TOKEN = 1;
 export class StreamWatch {
   readonly #options: StreamWatchOptions;
   readonly #entries = new Map<WatchedStream, Entry>(); // bounded by the streams of the process
-  readonly #workers = new Map<string, WatchedWorker>();
+  readonly #workers = new Set<WatchedWorker>();
+  /** The latest process with each id. */
+  readonly #latest = new Map<string, WatchedWorker>();
   readonly #firstAnswers = new FirstAnswers();
   #timer: Timer | undefined;
 
@@ -244,10 +267,11 @@ export class StreamWatch {
   add(stream: WatchedStream, worker: Worker, model: RoutableModel): void {
     const { clock, silenceMsMax, stallMs } = this.#options;
     const nowMs = clock.nowMs();
-    let watched = this.#workers.get(worker.id);
-    if (watched === undefined) {
+    let watched = this.#latest.get(worker.id);
+    if (watched === undefined || !isSameProcess(watched.worker, worker)) {
       watched = { worker, model, entries: new Set(), lastMs: nowMs, isProbed: false };
-      this.#workers.set(worker.id, watched);
+      this.#latest.set(worker.id, watched);
+      this.#workers.add(watched);
     }
     this.#firstAnswers.asked(worker.id, nowMs);
     const entry: Entry = { stream, worker: watched, lastMs: nowMs };
@@ -262,10 +286,16 @@ export class StreamWatch {
     if (entry === undefined) return;
     this.#entries.delete(stream);
     entry.worker.entries.delete(entry);
-    if (entry.worker.entries.size === 0) this.#workers.delete(entry.worker.worker.id);
+    if (entry.worker.entries.size === 0) this.#forget(entry.worker);
     if (this.#entries.size > 0) return;
     this.#timer?.cancel();
     this.#timer = undefined;
+  }
+
+  #forget(watched: WatchedWorker): void {
+    const { id } = watched.worker;
+    this.#workers.delete(watched);
+    if (this.#latest.get(id) === watched) this.#latest.delete(id);
   }
 
   #sweep(): void {
@@ -279,7 +309,7 @@ export class StreamWatch {
       stream.showedLife = false;
     }
     if (silenceMsMax > 0) this.#timeOut(nowMs - silenceMsMax);
-    if (stallMs > 0) for (const worker of [...this.#workers.values()]) this.#judge(worker, nowMs);
+    if (stallMs > 0) for (const worker of [...this.#workers]) this.#judge(worker, nowMs);
   }
 
   #timeOut(untilMs: number): void {
@@ -339,7 +369,7 @@ export class StreamWatch {
     if (this.#firstAnswers.has(worker.id)) return false;
     if (this.#firstAnswers.awaitedMs(worker.id, clock.nowMs()) >= warmUpMs) return false;
     const members = membersOf(worker, modelNow?.(model) ?? model);
-    return !members.some(({ id }) => this.#firstAnswers.has(id) && !stalledWorkers.ids.has(id));
+    return !members.some((member) => this.#firstAnswers.has(member.id) && !stalledWorkers.has(member));
   }
 
   #stall({ worker, model }: WatchedWorker, entries: readonly Entry[]): void {

@@ -9,6 +9,7 @@ import { capacityOf, type WorkerCapacity } from './cold-start-queue.ts';
 import type { DispatchContext, RoutedRequest, RunContext } from './run-context.ts';
 
 const NO_WORKERS: ReadonlySet<string> = new Set();
+const NO_IDS: readonly string[] = [];
 
 /** The workers of a pool that may still take one request in one stage. The router chooses among them. */
 export class WorkerEligibility {
@@ -39,7 +40,7 @@ export class WorkerEligibility {
 
   /** Returns whether a worker has neither failed the request nor fallen silent. */
   isUntried(worker: Worker): boolean {
-    return !this.#hasFailed(worker) && !this.#context.stalledWorkers.has(worker.id);
+    return !this.#hasFailed(worker) && !this.#context.stalledWorkers.has(worker);
   }
 
   #hasFailed(worker: Worker): boolean {
@@ -55,12 +56,10 @@ export class WorkerEligibility {
    */
   excluded(workers: readonly Worker[], unreachable: readonly string[]): ReadonlySet<string> {
     const { stalledWorkers, fullWorkers } = this.#context;
-    const failed =
-      this.#failed === undefined
-        ? NO_WORKERS
-        : new Set(workers.filter((worker) => this.#hasFailed(worker)).map(({ id }) => id));
-    const isPlain = stalledWorkers.size === 0 && unreachable.length === 0;
-    const excluded = isPlain ? failed : new Set([...failed, ...stalledWorkers, ...unreachable]);
+    const isTried = this.#failed !== undefined || stalledWorkers.size > 0;
+    const tried = isTried ? workers.filter((worker) => !this.isUntried(worker)).map(({ id }) => id) : NO_IDS;
+    const isPlain = tried.length === 0 && unreachable.length === 0;
+    const excluded = isPlain ? NO_WORKERS : new Set([...tried, ...unreachable]);
     if (fullWorkers.isEmpty) return excluded;
     const open = workers.filter(({ id }) => !excluded.has(id));
     const full = open.filter(({ id }) => fullWorkers.has(id));

@@ -39,8 +39,11 @@ export function endpoint(id: string, namespace = 'prod-1', address = id): Endpoi
   return { type: 'Endpoint', ...scope, transport: { memory: address } };
 }
 
-/** A pipeline before workers that it finds in discovery. The test is the other side of its request plane. */
-export async function openDiscovered() {
+/**
+ * A pipeline before workers that it finds in discovery. The test is the other side of its request plane.
+ * @param stallMs silence after which a worker is in doubt; 0 = never
+ */
+export async function openDiscovered({ stallMs = 0 } = {}) {
   const clock = new VirtualClock();
   const hub = new MemoryHub(clock);
   const workers = new MemoryDiscovery({ hub, clock });
@@ -61,12 +64,14 @@ export async function openDiscovered() {
     card.files['tokenizer.json']?.checksum === 'sha256:22' ? shifted : letterModel;
   const store = new ModelStore({ open, clock, onFailure: () => {} });
   const random = seededRandom(3);
-  const pipeline = createPipeline({ models, store, router, inhibition, plane, clock, random, observer: {} });
+  const parts = { models, store, router, inhibition, plane, clock, random };
+  const pipeline = createPipeline({ ...parts, stallMs, observer: {} });
   const change = async (changed: Promise<void>): Promise<void> => {
     await changed;
     await Promise.resolve(); // changes of one turn are taken in together at its end
   };
   return {
+    clock,
     plane,
     put: (record: EndpointRecord) => change(workers.put(record)),
     remove: (record: EndpointRecord) => change(workers.remove(record)),

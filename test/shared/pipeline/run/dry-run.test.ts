@@ -48,7 +48,7 @@ function open({ prefills = [], isEnforced = false }: Setup = {}) {
     clock,
     observer: { stage() {}, template() {}, tokenize() {}, tokenizerCache() {}, migrated() {}, migrationTooLong() {} },
     streamWatch: undefined,
-    stalledWorkers: new Set<string>(),
+    stalledWorkers: { size: 0, has: () => false },
     failedWorkers: new Inhibition(clock, 5000),
     fullWorkers: new Inhibition(clock, 1000),
     busyOf: () => undefined,

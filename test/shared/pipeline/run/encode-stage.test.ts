@@ -54,7 +54,8 @@ function fleet({
     migrationTooLong: ignore,
     encodedInline: (_model: string, failure?: ServeError) => void inline.push(failure),
   };
-  const stalledWorkers = new Set(stalled);
+  const stalledIds = new Set(stalled);
+  const stalledWorkers = { size: stalledIds.size, has: ({ id }: Worker) => stalledIds.has(id) };
   const failedWorkers = new Inhibition(clock, 5000);
   const router = new SimpleRouter<Worker>({ mode: 'round-robin', random: seededRandom(1), inhibition: failedWorkers });
   router.setWorkers(served.pool, workers);

@@ -4,7 +4,7 @@ import { endpoint, openDiscovered } from '../discovered.ts';
 
 let fleet: Awaited<ReturnType<typeof openDiscovered>>;
 beforeEach(async () => {
-  fleet = await openDiscovered();
+  fleet = await openDiscovered({ stallMs: 10_000 });
 });
 afterEach(() => fleet.close());
 
@@ -46,6 +46,34 @@ describe('an instance whose address moves to a standby', () => {
     const next = await fleet.plane.seen(2);
     next.sink.accepted();
     expect([addressesOf(), call.log.at(-1)]).toEqual([['a', 'standby'], 'kill: moved']);
+  });
+
+  it('gets new requests at once while the old process is noted as silent', async () => {
+    await fleet.register('a');
+    const { call } = await fleet.ask();
+    call.sink.accepted();
+    call.sink.tokens(0, [4], 0, 1);
+    for (let second = 0; second < 20; second++) await fleet.clock.advance(1000);
+    await expect(fleet.ask({ id: 'r2' })).rejects.toMatchObject({ code: 'service_unavailable' });
+    await fleet.put(endpoint('a', 'prod-1', 'standby'));
+    const next = await fleet.ask({ id: 'r3' });
+    expect(next.call.transport.memory).toBe('standby');
+  });
+
+  it('is watched apart from the old process', async () => {
+    for (const id of ['a', 'b']) await fleet.register(id);
+    const asked = [await fleet.ask(), await fleet.ask({ id: 'r2' })];
+    const old = asked.find(({ call }) => call.transport.memory === 'a')?.call;
+    old?.sink.accepted();
+    await fleet.put(endpoint('a', 'prod-1', 'standby'));
+    const next = [await fleet.ask({ id: 'r3' }), await fleet.ask({ id: 'r4' })];
+    const other = next.find(({ call }) => call.transport.memory === 'standby')?.call;
+    other?.sink.accepted();
+    for (let second = 0; second < 20; second++) {
+      for (const { call } of [...asked, ...next]) if (call !== old) call.sink.tokens(0, [4], 0, 1);
+      await fleet.clock.advance(1000);
+    }
+    expect([old?.log, other?.log]).toEqual([['kill'], []]); // the old one's stream has moved
   });
 
   it('is not avoided for what happened at its old address', async () => {

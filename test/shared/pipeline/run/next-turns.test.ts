@@ -43,7 +43,7 @@ function open({ max = 16, choose }: Setup = {}) {
     clock,
     observer,
     streamWatch: undefined,
-    stalledWorkers: new Set<string>(),
+    stalledWorkers: { size: 0, has: () => false },
     failedWorkers: inhibition,
     fullWorkers: new Inhibition(clock, 1000),
     busyOf: () => undefined,

@@ -99,7 +99,7 @@ function start(asked: Partial<GenerationRequest> = {}, setup: Setup = {}) {
     clock,
     observer,
     streamWatch,
-    stalledWorkers: stalled.ids,
+    stalledWorkers: stalled,
     failedWorkers,
     fullWorkers: new Inhibition(clock, 1000),
     busyOf: () => setup.busy,

@@ -84,7 +84,12 @@ export function start(
       (silenceMs ?? stallMs) === undefined
         ? undefined
         : new StreamWatch({ ...watched, silenceMsMax: silenceMs ?? 0, stallMs: stallMs ?? 0 }),
-    stalledWorkers: stalled,
+    stalledWorkers: {
+      get size() {
+        return stalled.size;
+      },
+      has: ({ id }: Worker) => stalled.has(id),
+    },
     failedWorkers,
     fullWorkers: new Inhibition(clock, 1000),
     onUnreachable: (workerId: string) => void unreachable.push(workerId),

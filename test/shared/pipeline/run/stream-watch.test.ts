@@ -247,3 +247,28 @@ describe('a stream with a bound on its silence', () => {
     expect(clock.pendingTimers).toBe(0);
   });
 });
+
+describe('a standby that has the id of a stalled worker', () => {
+  it('is stalled on its own, whatever becomes of the old process', async () => {
+    const clock = new VirtualClock();
+    let listed = 'old';
+    const stalled = new StalledWorkers({
+      clock,
+      probe: () => clock.sleep(3000).then(() => 'failed' as const),
+      pauseMs: 1000,
+      isListed: ({ transport }) => transport.memory === listed,
+      onRecovered: () => {},
+      observer: {},
+    });
+    const old = { ...worker('a'), transport: { memory: 'old' } };
+    const standby = { ...worker('a'), transport: { memory: 'standby' } };
+    stalled.add(old, model());
+    listed = 'standby';
+    expect([stalled.has(old), stalled.has(standby)]).toEqual([true, false]);
+    stalled.add(standby, model());
+    stalled.add(old, model());
+    for (let second = 0; second < 20; second++) await clock.advance(1000);
+    expect([stalled.has(old), stalled.has(standby)]).toEqual([false, true]);
+    stalled.close();
+  });
+});
