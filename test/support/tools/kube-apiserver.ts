@@ -24,8 +24,8 @@ func main() { os.Exit(cli.Run(app.NewAPIServerCommand())) }
 `;
 
 /**
- * The API server of Kubernetes: the one on PATH, otherwise built with Go. The build takes a quarter of an hour of two
- * cores, so only `npm run test:kubernetes` asks for it.
+ * The API server of Kubernetes: the one on PATH, otherwise built with Go. The build takes five minutes of two cores,
+ * so only `npm run test:kubernetes` asks for it.
  */
 export const kubeApiServer: Tool = {
   name: 'kube-apiserver',
