@@ -106,7 +106,7 @@ export const plannerProcessRows = {
     names: '--planner-fleets STATOR_PLANNER_FLEETS',
     allowed: '.json or inline JSON',
     about:
-      'With --planner-connector ec2, kubernetes or eks, or in a simulation with --planner: fleets with the Auto Scaling groups or Deployments of their options.',
+      'Fleets with the options of their pools. With --planner-connector ec2, and in a simulation with --planner: Auto Scaling groups. With kubernetes or eks: workloads of a cluster.',
   }),
   plannerDir: rowsFor('planner', 'local').folder({
     names: '--planner-dir STATOR_PLANNER_DIR',
