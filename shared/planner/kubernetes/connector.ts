@@ -11,6 +11,7 @@ import type {
   ObservedPool,
   Step,
 } from '../live/connector.ts';
+import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
 import { endsOf } from './ends.ts';
@@ -70,8 +71,10 @@ export class KubernetesConnector implements Connector {
     this.name = options.fleet.cluster.kind;
   }
 
-  plan: Connector['plan'] = (decision, observed, memory, context) =>
-    planFleet(this.#options.fleet, decision, observed, memory, context);
+  plan: Connector['plan'] = (decision, observed, memory, context) => {
+    const victims = withoutReplaced(context.victims, observed);
+    return planFleet(this.#options.fleet, decision, observed, memory, { ...context, victims });
+  };
 
   /**
    * Reads all workloads of the fleet, with their pods. A workload that does not exist is an option without room: a
@@ -212,6 +215,13 @@ export class KubernetesConnector implements Connector {
 
 function keyOf(pool: Pool, option: string): string {
   return `${pool}/${option}`;
+}
+
+/** Leaves out victims that have ended and whose name a newer replica has: groups of a LeaderWorkerSet are numbered. */
+function withoutReplaced(victims: readonly Victim[], { pools = {} }: Observed): readonly Victim[] {
+  const instances = Object.values(pools).flatMap(({ options }) => options.flatMap((option) => option.instances));
+  const createdMs = new Map(instances.map((each) => [each.id, each.createdMs ?? 0]));
+  return victims.filter(({ instanceId, atMs }) => (createdMs.get(instanceId) ?? 0) <= atMs);
 }
 
 /** Returns the steps of each option, those that lower a number first: one option may give GPUs to another. */

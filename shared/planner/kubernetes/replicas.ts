@@ -136,12 +136,12 @@ function stateOf(
 }
 
 function instanceOf(replica: Replica, state: ObservedInstance['state'], facts: ReplicaFacts): ObservedInstance {
-  const { id, isReady, readySinceMs } = replica;
+  const { id, isReady, readySinceMs, createdMs } = replica;
   if (facts.kind === 'LeaderWorkerSet') {
     // The set ends its last group whatever the loads are: the generation states that order.
-    return { id, state, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
+    return { id, state, createdMs, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
   }
   const activeBlocks = facts.blocksOf(id);
   const isIdle = activeBlocks === undefined || activeBlocks === 0;
-  return { id, state, readySinceMs, activeBlocks, isUnhealthy: state === 'ready' && !isReady && isIdle };
+  return { id, state, createdMs, readySinceMs, activeBlocks, isUnhealthy: state === 'ready' && !isReady && isIdle };
 }

@@ -283,12 +283,30 @@ describe('a planner of a cluster that changes or refuses', () => {
   });
 });
 
+const GROUPS = clusterFleet([podOption(0, { workload: 'LeaderWorkerSet/g0' })], { gpusPerReplica: 16 });
+
+async function bedOfGroups(replicas: number) {
+  const bed = await startPodFleet(GROUPS);
+  bed.workloads.addGroups('g0', replicas, 2);
+  await bed.clock.advance(OLD_MS);
+  return bed;
+}
+
 describe('a planner of groups of pods', () => {
-  it('scales whole groups, and ends the last one as their set does', async () => {
-    const workload = 'LeaderWorkerSet/g0';
-    await using bed = await startPodFleet(clusterFleet([podOption(0, { workload })], { gpusPerReplica: 16 }));
-    bed.workloads.addGroups('g0', 1, 2);
+  it('keeps a new group that has the name of one that it has ended', async () => {
+    await using bed = await bedOfGroups(3);
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
     await bed.clock.advance(OLD_MS);
+    await rounds.round(3);
+    await bed.clock.advance(OLD_MS);
+    expect((await rounds.round(3)).plan).toMatchObject({ steps: [], victims: [], isDone: true });
+    expect(bed.workloads.replicasOf('g0', 'leaderworkersets')).toBe(3);
+    expect((await rounds.observe()).pools?.decode).toMatchObject({ ready: 3, starting: 0, draining: 0 });
+  });
+
+  it('scales whole groups, and ends the last one as their set does', async () => {
+    await using bed = await bedOfGroups(1);
     const rounds = new Rounds(bed);
     await rounds.round(3);
     expect(bed.workloads.replicasOf('g0', 'leaderworkersets')).toBe(3);
