@@ -174,22 +174,29 @@ export class KubernetesConnector implements Connector {
     if (seen === undefined) return { failed: 'NotFound' };
     const { option, scale, replicas, served } = seen;
     const { workload } = option;
-    const wanted = desired ?? Math.max(0, scale.replicas - victims.size);
+    const present = replicas.filter(({ id, isActive }) => isActive && victims.has(id)).length;
+    const left = Math.max(0, scale.replicas - present);
+    const wanted = desired ?? left;
+    // The victims go first: a number that takes them and their replacements together would end none of them. No launch
+    // is called off meanwhile, because it is a replacement.
+    const isReplacing = present > 0 && wanted > left;
     const ends = endsOf(workload.kind, replicas, {
       current: scale.replicas,
-      wanted,
+      wanted: isReplacing ? left : wanted,
       victims,
-      served: (id) => served.has(id),
+      served: (id) => isReplacing || served.has(id),
     });
+    // If no victim can end yet, its replacement starts all the same.
+    const number = isReplacing && ends.replicas >= scale.replicas ? Math.max(wanted, scale.replicas) : ends.replicas;
     try {
       for (const pod of ends.unmarked) await this.#options.calls.setDeletionCost(pod, undefined, signal);
       for (const pod of ends.marked) await this.#options.calls.setDeletionCost(pod, LOWEST_COST, signal);
-      if (ends.replicas !== scale.replicas) await this.#options.calls.setScale(workload, scale, ends.replicas, signal);
+      if (number !== scale.replicas) await this.#options.calls.setScale(workload, scale, number, signal);
     } catch (thrown) {
       signal.throwIfAborted();
       return outcomeOf(thrown);
     }
-    return ends.replicas === wanted ? 'accepted' : 'waiting';
+    return number === wanted && !isReplacing ? 'accepted' : 'waiting';
   }
 
   /** Adds to a failure what was asked for, and which right it needs. */

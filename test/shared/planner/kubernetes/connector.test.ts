@@ -144,6 +144,42 @@ describe('a planner of Deployments', () => {
     expect(bed.workloads.podsOf('w0')).toEqual([busy]);
   });
 
+  it('ends a victim that had to wait, and replaces it, if the target has risen meanwhile', async () => {
+    await using bed = await bedOf(4);
+    const [busy = '', idle = ''] = bed.workloads.podsOf('w0');
+    for (const pod of bed.workloads.podsOf('w0')) bed.loads.set(pod, pod === idle ? 0 : 7);
+    bed.workloads.setReady(busy, false);
+    const rounds = new Rounds(bed);
+    expect((await rounds.round(3)).applied).toBe('waiting');
+    bed.workloads.setReady(busy, true);
+    expect((await rounds.round(4)).applied).toBe('waiting');
+    expect(bed.workloads.ended).toEqual([idle]);
+    expect((await rounds.round(4)).applied).toBe('accepted');
+    await bed.clock.advance(OLD_MS);
+    expect((await rounds.round(4)).plan).toMatchObject({ steps: [], isDone: true });
+    expect(bed.workloads.ended).toEqual([idle]);
+    expect(bed.workloads.podsOf('w0')).toHaveLength(4);
+  });
+
+  it('grows while a victim cannot end, and ends it instead of a launch', async () => {
+    await using bed = await bedOf(4);
+    const [busy = '', idle = ''] = bed.workloads.podsOf('w0');
+    for (const pod of bed.workloads.podsOf('w0')) bed.loads.set(pod, pod === idle ? 0 : 7);
+    bed.workloads.setReady(busy, false);
+    const rounds = new Rounds(bed);
+    await rounds.round(3);
+    await rounds.round(6);
+    expect(bed.workloads.replicasOf('w0')).toBe(6);
+    await rounds.round(6);
+    expect(bed.workloads.ended).toEqual([]);
+    await bed.clock.advance(START_MS);
+    bed.workloads.setReady(busy, true);
+    await rounds.round(6);
+    await rounds.round(6);
+    expect(bed.workloads.ended).toEqual([idle]);
+    expect(bed.workloads.replicasOf('w0')).toBe(6);
+  });
+
   it('ends no pod while a rollout replaces pods', async () => {
     await using bed = await bedOf(2);
     bed.workloads.isActing = false;
