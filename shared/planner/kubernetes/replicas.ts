@@ -108,7 +108,7 @@ export function seenReplicas(replicas: readonly Replica[], facts: ReplicaFacts):
     unschedulable !== undefined && nowMs - createdMs >= unschedulableMs;
   const instances: ObservedInstance[] = [];
   let failing: LaunchFailure | undefined;
-  for (const replica of replicas) {
+  for (const replica of kind === 'LeaderWorkerSet' ? withAgeAbove(replicas) : replicas) {
     const { createdMs, unschedulable } = replica;
     const state = stateOf(replica, ending, facts);
     if (state === undefined) continue;
@@ -121,6 +121,18 @@ export function seenReplicas(replicas: readonly Replica[], facts: ReplicaFacts):
     instances.push(instanceOf(replica, state, facts));
   }
   return { instances, failing };
+}
+
+/** Gives each group the age of the youngest one above it: as long as that must stay, no group below it can end. */
+function withAgeAbove(groups: readonly Replica[]): readonly Replica[] {
+  let youngestMs = 0;
+  return groups
+    .toSorted((one, other) => placeOf(other) - placeOf(one))
+    .map((group) => {
+      if (!group.isActive || group.readySinceMs === undefined) return group;
+      youngestMs = Math.max(youngestMs, group.readySinceMs);
+      return { ...group, readySinceMs: youngestMs };
+    });
 }
 
 function stateOf(

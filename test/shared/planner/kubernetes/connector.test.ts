@@ -341,6 +341,18 @@ describe('a planner of groups of pods', () => {
     expect((await rounds.observe()).pools?.decode).toMatchObject({ ready: 3, starting: 0, draining: 0 });
   });
 
+  it('waits until the last group is old enough, because none below it can end', async () => {
+    await using bed = await bedOfGroups(2);
+    const rounds = new Rounds(bed);
+    await rounds.round(3);
+    await bed.clock.advance(START_MS * 2);
+    const { plan } = await rounds.round(2);
+    expect(plan).toMatchObject({ steps: [], victims: [], isDone: false });
+    await bed.clock.advance(OLD_MS);
+    await rounds.round(2);
+    expect(bed.workloads.ended).toEqual(['g0-2', 'g0-2-1']);
+  });
+
   it('scales whole groups, and ends the last one as their set does', async () => {
     await using bed = await bedOfGroups(1);
     const rounds = new Rounds(bed);
