@@ -94,6 +94,8 @@ export interface PodOption {
   readonly workload: Workload;
   /** Milliseconds that a pod may wait for a node. */
   readonly unschedulableMs: number;
+  /** Longest drain of a worker in milliseconds. */
+  readonly drainMs: number;
   /** Least time in milliseconds before it is tried again: each other option has been tried by then. */
   readonly pauseMs: number;
 }
@@ -147,13 +149,14 @@ function poolSpec({ options, gpusPerReplica, startSecs, drainSecs }: ClusterPool
   };
 }
 
-function podOptions({ options, startSecs, unschedulableSecs }: ClusterPool): ReadonlyMap<string, PodOption> {
+function podOptions({ options, startSecs, drainSecs, unschedulableSecs }: ClusterPool): ReadonlyMap<string, PodOption> {
   const unschedulableMs = 1000 * (unschedulableSecs ?? Math.max(UNSCHEDULABLE_S_MIN, startSecs));
+  const drainMs = 1000 * drainSecs;
   const pauseMs = options.length * unschedulableMs;
   return new Map(
     options.flatMap(({ id, workload: text }) => {
       const workload = parseWorkload(text);
-      return workload === undefined ? [] : [[id, { workload, unschedulableMs, pauseMs }] as const];
+      return workload === undefined ? [] : [[id, { workload, unschedulableMs, drainMs, pauseMs }] as const];
     }),
   );
 }

@@ -33,8 +33,6 @@ interface Seen {
   readonly option: PodOption;
   readonly scale: Scale;
   readonly replicas: readonly Replica[];
-  /** Replicas that serve, or did. */
-  readonly served: ReadonlySet<string>;
 }
 
 /** Steps of one option. */
@@ -85,17 +83,16 @@ export class KubernetesConnector implements Connector {
   async observe(signal: AbortSignal): Promise<Observed> {
     const { fleet } = this.#options;
     const seen = new Map<string, Seen>();
-    const pools: { -readonly [Name in Pool]?: ObservedPool } = {};
-    for (const [name, workloads] of Object.entries(fleet.workloads)) {
-      const pool = name as Pool;
+    for (const [pool, workloads] of Object.entries(fleet.workloads)) {
       for (const [id, option] of workloads) {
         const found = await this.#look(option, signal);
-        if (found !== undefined) seen.set(keyOf(pool, id), found);
+        if (found !== undefined) seen.set(keyOf(pool as Pool, id), found);
       }
-      pools[pool] = this.#observePool(pool, seen);
     }
     this.#seen = seen;
     this.#starts.observe([...seen.values()].flatMap(({ replicas }) => replicas));
+    const pools: { -readonly [Name in Pool]?: ObservedPool } = {};
+    for (const pool of Object.keys(fleet.workloads) as Pool[]) pools[pool] = this.#observePool(pool, seen);
     const startSecs = Math.max(...Object.values(fleet.pools).map((pool) => pool?.startSecs ?? 0));
     const { startSeconds = startSecs, capacitySeconds } = this.#starts;
     return { pools, startSeconds, capacitySeconds };
@@ -117,15 +114,12 @@ export class KubernetesConnector implements Connector {
   }
 
   async #look(option: PodOption, signal: AbortSignal): Promise<Seen | undefined> {
-    const { calls, loads } = this.#options;
-    const { kind } = option.workload;
+    const { calls } = this.#options;
     // The version is that of before the pods were read, so that a number is never set on newer facts than were seen.
     const scale = await this.#ask(option, () => calls.scaleOf(option.workload, signal));
     if (scale === undefined) return undefined;
     const pods = await this.#ask(option, () => calls.podsOf(scale.selector, signal));
-    const replicas = replicasOf(kind, pods);
-    const served = replicas.filter(({ id, isReady }) => isReady || loads?.of(id) !== undefined);
-    return { option, scale, replicas, served: new Set(served.map(({ id }) => id)) };
+    return { option, scale, replicas: replicasOf(option.workload.kind, pods) };
   }
 
   #observePool(pool: Pool, seen: ReadonlyMap<string, Seen>): ObservedPool {
@@ -157,11 +151,25 @@ export class KubernetesConnector implements Connector {
       pauseMs: option.pauseMs,
       isRefreshing,
       blocksOf: (id) => loads?.of(id)?.activeBlocks,
+      hasServed: (replica) => this.#hasServed(replica),
+      mayStream: (replica) => this.#mayStream(replica, option),
     });
     if (failing !== undefined) this.#failures.set(key, failing);
     const count = (state: string): number => instances.filter((each) => each.state === state).length;
     const counts = { ready: count('ready'), starting: count('starting'), draining: count('draining') };
     return { ...counts, desired: scale.replicas, failing, lastFailure: this.#failures.get(key), instances };
+  }
+
+  #hasServed(replica: Replica): boolean {
+    return this.#options.loads?.of(replica.id) !== undefined || this.#starts.hasServed(replica);
+  }
+
+  /** A worker that was not heard since its pod was ready ends its streams at the end of a drain at the latest. */
+  #mayStream(replica: Replica, { drainMs }: PodOption): boolean {
+    const { id, isReady, readyChangedMs = 0 } = replica;
+    const { loads, clock } = this.#options;
+    if (isReady || loads?.of(id) !== undefined) return true;
+    return this.#starts.hasServed(replica) && clock.wallMs() - readyChangedMs < drainMs;
   }
 
   async #applyTo(
@@ -172,7 +180,8 @@ export class KubernetesConnector implements Connector {
   ): Promise<Applied> {
     const seen = this.#seen.get(key);
     if (seen === undefined) return { failed: 'NotFound' };
-    const { option, scale, replicas, served } = seen;
+    const { option, scale, replicas } = seen;
+    const streaming = new Set(replicas.filter((each) => this.#mayStream(each, option)).map(({ id }) => id));
     const { workload } = option;
     const present = replicas.filter(({ id, isActive }) => isActive && victims.has(id)).length;
     const left = Math.max(0, scale.replicas - present);
@@ -184,7 +193,7 @@ export class KubernetesConnector implements Connector {
       current: scale.replicas,
       wanted: isReplacing ? left : wanted,
       victims,
-      served: (id) => isReplacing || served.has(id),
+      served: (id) => isReplacing || streaming.has(id),
     });
     // If no victim can end yet, its replacement starts all the same.
     const number = isReplacing && ends.replicas >= scale.replicas ? Math.max(wanted, scale.replicas) : ends.replicas;

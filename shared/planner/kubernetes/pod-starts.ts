@@ -4,25 +4,33 @@ import type { Replica } from './replicas.ts';
 /** Starts whose times are kept. */
 const SAMPLES_MAX = 50;
 
-/** Measures how long replicas take to start. Only those count that this process has seen before they served. */
+/** Past of a replica, as far as this process knows it. */
+interface Past {
+  readonly hasServed: boolean;
+  /** Whether it has started since this process saw it first, and for the first time. */
+  readonly isFirstStart: boolean;
+}
+
+/**
+ * Remembers which replicas have served, and measures how long they take to start. The first start of a replica counts,
+ * if this process has seen it before. What is gone is forgotten.
+ */
 export class PodStarts {
-  #starting = new Set<string>();
+  /** By the uid of the first pod. */
+  #pasts: ReadonlyMap<string, Past> = new Map();
   readonly #startsMs: number[] = [];
   readonly #nodesMs: number[] = [];
 
   /** Takes all replicas of a fleet as they are now. */
   observe(replicas: readonly Replica[]): void {
-    const starting = new Set<string>();
-    for (const { pods, createdMs, readySinceMs, scheduledMs, isActive } of replicas) {
-      const uid = pods[0]?.uid ?? '';
-      if (!isActive) continue;
-      if (readySinceMs === undefined) starting.add(uid);
-      else if (this.#starting.has(uid)) {
-        keep(this.#startsMs, readySinceMs - createdMs);
-        if (scheduledMs !== undefined) keep(this.#nodesMs, scheduledMs - createdMs);
-      }
-    }
-    this.#starting = starting;
+    const pasts = new Map<string, Past>();
+    for (const replica of replicas) if (replica.isActive) pasts.set(uidOf(replica), this.#next(replica));
+    this.#pasts = pasts;
+  }
+
+  /** Returns whether a replica was ready when it was observed, or before. */
+  hasServed(replica: Replica): boolean {
+    return this.#pasts.get(uidOf(replica))?.hasServed === true;
   }
 
   /** Returns the seconds from a new pod to a worker that serves, the 90th percentile; undefined before the first. */
@@ -34,6 +42,23 @@ export class PodStarts {
   get capacitySeconds(): number | undefined {
     return secondsOf(this.#nodesMs);
   }
+
+  #next(replica: Replica): Past {
+    const { pods, isReady, wasReady, createdMs, readySinceMs, scheduledMs } = replica;
+    const before = this.#pasts.get(uidOf(replica));
+    if (!isReady && !wasReady) {
+      return before ?? { hasServed: false, isFirstStart: pods.every(({ hasRestarted }) => !hasRestarted) };
+    }
+    if (before?.isFirstStart === true && readySinceMs !== undefined) {
+      keep(this.#startsMs, readySinceMs - createdMs);
+      if (scheduledMs !== undefined) keep(this.#nodesMs, scheduledMs - createdMs);
+    }
+    return { hasServed: true, isFirstStart: false };
+  }
+}
+
+function uidOf({ pods: [pod] }: Replica): string {
+  return pod?.uid ?? '';
 }
 
 function secondsOf(samplesMs: readonly number[]): number | undefined {

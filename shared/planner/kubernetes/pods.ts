@@ -17,6 +17,10 @@ export interface Pod {
   /** Its end was ordered. */
   readonly isTerminating: boolean;
   readonly isReady: boolean;
+  /** Whether it is not ready, but was since one of its containers has started. */
+  readonly wasReady: boolean;
+  /** Whether a container of it has started more than once. */
+  readonly hasRestarted: boolean;
   /** Time of the last change of its readiness. */
   readonly readyChangedMs: number | undefined;
   /** Whether it has a node. */
@@ -51,6 +55,8 @@ export function readPod(object: UnknownRecord): Pod | undefined {
     phase: typeof status.phase === 'string' ? status.phase : 'Pending',
     isTerminating: deletionTimestamp !== undefined,
     isReady: ready?.status === 'True',
+    wasReady: wasReady(status, ready),
+    hasRestarted: containersOf(status).some(({ restartCount }) => Number(restartCount) > 0),
     readyChangedMs: timeOf(ready?.lastTransitionTime),
     isAssigned: Boolean(asRecord(object.spec)?.nodeName),
     scheduledMs: scheduled?.status === 'True' ? timeOf(scheduled.lastTransitionTime) : undefined,
@@ -70,6 +76,20 @@ export function isActive({ isTerminating, phase }: Pod): boolean {
 function conditionOf({ conditions }: UnknownRecord, type: string): UnknownRecord | undefined {
   const all = Array.isArray(conditions) ? conditions.map((each) => asRecord(each) ?? {}) : [];
   return all.find((each) => each.type === type);
+}
+
+function containersOf({ containerStatuses }: UnknownRecord): readonly UnknownRecord[] {
+  return Array.isArray(containerStatuses) ? containerStatuses.map((each) => asRecord(each) ?? {}) : [];
+}
+
+/** A pod that has never been ready is not ready since before its containers started. */
+function wasReady(status: UnknownRecord, ready: UnknownRecord | undefined): boolean {
+  const changedMs = timeOf(ready?.lastTransitionTime);
+  if (ready?.status === 'True' || changedMs === undefined) return false;
+  return containersOf(status).some(({ started, state }) => {
+    const startedMs = timeOf(asRecord(asRecord(state)?.running)?.startedAt);
+    return started === true && startedMs !== undefined && startedMs < changedMs;
+  });
 }
 
 function timeOf(value: unknown): number | undefined {

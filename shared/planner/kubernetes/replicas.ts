@@ -9,6 +9,10 @@ export interface Replica {
   readonly pods: readonly Pod[];
   readonly isActive: boolean;
   readonly isReady: boolean;
+  /** Whether it is not ready, but was since its containers have started. */
+  readonly wasReady: boolean;
+  /** Time of the last change of its readiness in Unix milliseconds. */
+  readonly readyChangedMs: number | undefined;
   /** Whether a pod of it has no node because none has room, with the reason of the scheduler. */
   readonly unschedulable: string | undefined;
   readonly createdMs: number;
@@ -29,16 +33,18 @@ export function replicasOf(kind: WorkloadKind, pods: readonly Pod[]): readonly R
 
 function replicaOf(pods: readonly Pod[], leader: Pod): Replica {
   const isReady = pods.every((pod) => pod.isReady);
-  const changes = pods.map(({ readyChangedMs = 0 }) => readyChangedMs);
+  const readyChangedMs = Math.max(...pods.map((pod) => pod.readyChangedMs ?? 0)) || undefined;
   const nodes = pods.map(({ scheduledMs }) => scheduledMs);
   return {
     id: leader.name,
     pods,
     isActive: isActive(leader),
     isReady,
+    wasReady: !isReady && pods.every((pod) => pod.isReady || pod.wasReady),
+    readyChangedMs,
     unschedulable: pods.find(({ unschedulable }) => unschedulable !== undefined)?.unschedulable,
     createdMs: leader.createdMs,
-    readySinceMs: isReady ? Math.max(...changes) || undefined : undefined,
+    readySinceMs: isReady ? readyChangedMs : undefined,
     scheduledMs: nodes.includes(undefined) ? undefined : Math.max(...nodes.map((ms = 0) => ms)),
   };
 }
@@ -89,6 +95,10 @@ export interface ReplicaFacts {
   readonly isRefreshing: boolean;
   /** Returns KV blocks in use on a replica; undefined if no worker of it was heard. */
   blocksOf(id: string): number | undefined;
+  /** Returns whether a replica serves, or did. */
+  hasServed(replica: Replica): boolean;
+  /** Returns whether a replica may still have streams. */
+  mayStream(replica: Replica): boolean;
 }
 
 /** Code of a replica that no node has room for. */
@@ -138,13 +148,12 @@ function withAgeAbove(groups: readonly Replica[]): readonly Replica[] {
 function stateOf(
   replica: Replica,
   ending: ReadonlySet<string>,
-  { blocksOf }: ReplicaFacts,
+  { hasServed }: ReplicaFacts,
 ): ObservedInstance['state'] | undefined {
-  const { id, isReady, pods } = replica;
+  const { id, pods } = replica;
   if (pods.some(({ isTerminating }) => isTerminating) || ending.has(id)) return 'draining';
   if (!replica.isActive) return undefined; // it has failed, and its controller replaces it
-  // A replica that is not ready and was heard has served before.
-  return isReady || blocksOf(id) !== undefined ? 'ready' : 'starting';
+  return hasServed(replica) ? 'ready' : 'starting';
 }
 
 function instanceOf(replica: Replica, state: ObservedInstance['state'], facts: ReplicaFacts): ObservedInstance {
@@ -154,6 +163,7 @@ function instanceOf(replica: Replica, state: ObservedInstance['state'], facts: R
     return { id, state, createdMs, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
   }
   const activeBlocks = facts.blocksOf(id);
-  const isIdle = activeBlocks === undefined || activeBlocks === 0;
+  // Discovery may hide the worker of a pod that is not ready, so a load that was not heard does not mean an idle pod.
+  const isIdle = activeBlocks === 0 || !facts.mayStream(replica);
   return { id, state, createdMs, readySinceMs, activeBlocks, isUnhealthy: state === 'ready' && !isReady && isIdle };
 }

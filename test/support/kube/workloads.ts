@@ -78,6 +78,11 @@ export class FakeWorkloads {
     return this.#active(name).map(({ metadata }) => metadata.name);
   }
 
+  isReady(pod: string): boolean {
+    const ready = conditionsOf(this.#api.store('pods').get(pod)).find(({ type }) => type === 'Ready');
+    return ready?.status === 'True';
+  }
+
   setReady(pod: string, isReady: boolean): void {
     this.#condition(pod, 'Ready', isReady ? 'True' : 'False');
   }
@@ -154,7 +159,9 @@ export class FakeWorkloads {
         this.#condition(name, 'PodScheduled', 'False', { reason: 'Unschedulable', message });
         continue;
       }
-      this.#api.store('pods').merge(name, { spec: { nodeName: 'node' }, status: { phase: 'Running' } });
+      const running = { state: { running: { startedAt: this.#now() } }, started: true, restartCount: 0 };
+      const status = { phase: 'Running', containerStatuses: [running] };
+      this.#api.store('pods').merge(name, { spec: { nodeName: 'node' }, status });
       this.#condition(name, 'PodScheduled', 'True');
       this.#condition(name, 'Ready', 'False');
       clock.after(startMs, () => {

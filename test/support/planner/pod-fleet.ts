@@ -29,7 +29,7 @@ export function clusterFleet(options?: readonly object[], pool?: object): Cluste
   return fleet;
 }
 
-/** Blocks in use by pod. A pod that is left out was not heard. */
+/** Blocks in use by pod. A pod that is left out was not heard, and neither is one that is not ready. */
 export type PodLoads = Map<string, number>;
 
 export interface PodFleet extends AsyncDisposable {
@@ -53,7 +53,7 @@ export async function startPodFleet(
   const loads: PodLoads = new Map();
   const opened: KubernetesConnector[] = [];
   const blocksOf = (id: string) => {
-    const activeBlocks = loads.get(id);
+    const activeBlocks = workloads.isReady(id) ? loads.get(id) : undefined; // discovery hides the others
     return activeBlocks === undefined ? undefined : { activeBlocks, generation: undefined };
   };
   const server = new URL(`http://127.0.0.1:${api.port}`);

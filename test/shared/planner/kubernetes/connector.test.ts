@@ -2,7 +2,14 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { ConnectorMemory, Observed, Plan } from '../../../../shared/planner/live/connector.ts';
 import type { Victim } from '../../../../shared/planner/store/types.ts';
-import { clusterFleet, type PodFleet, podOption, START_MS, startPodFleet } from '../../../support/planner/pod-fleet.ts';
+import {
+  clusterFleet,
+  END_MS,
+  type PodFleet,
+  podOption,
+  START_MS,
+  startPodFleet,
+} from '../../../support/planner/pod-fleet.ts';
 
 const NEVER = new AbortController().signal;
 /** More than the age from which a pod may end. */
@@ -76,6 +83,21 @@ describe('a planner of Deployments', () => {
     expect(capacitySeconds).toBe(0);
   });
 
+  it.each([
+    ['that it has seen before', true],
+    ['that it sees for the first time', false],
+  ])('measures no start when a pod %s is ready again', async (_, isKnown) => {
+    await using bed = await bedOf(1, clusterFleet(undefined, { startSecs: 90 }));
+    const [pod = ''] = bed.workloads.podsOf('w0');
+    const rounds = new Rounds(bed);
+    if (isKnown) await rounds.observe();
+    bed.workloads.setReady(pod, false);
+    await rounds.observe();
+    await bed.clock.advance(OLD_MS);
+    bed.workloads.setReady(pod, true);
+    expect(await rounds.observe()).toMatchObject({ startSeconds: 90, capacitySeconds: undefined });
+  });
+
   it('calls off pods that have not served before it ends one that has', async () => {
     await using bed = await bedOf(1);
     const [first] = bed.workloads.podsOf('w0');
@@ -144,6 +166,29 @@ describe('a planner of Deployments', () => {
     expect(bed.workloads.podsOf('w0')).toEqual([busy]);
   });
 
+  it('remembers that a pod was ready if its containers do not show it', async () => {
+    await using bed = await bedOf(2);
+    const [busy = '', idle = ''] = bed.workloads.podsOf('w0');
+    bed.loads.set(busy, 7).set(idle, 0);
+    const rounds = new Rounds(bed);
+    await rounds.observe();
+    bed.workloads.setReady(busy, false);
+    bed.api.store('pods').merge(busy, { status: { containerStatuses: [] } });
+    expect((await rounds.round(1)).applied).toBe('waiting');
+    expect(bed.workloads.ended).toEqual([]);
+  });
+
+  it('ends a pod first that has not been ready for longer than a drain', async () => {
+    await using bed = await bedOf(2);
+    const [broken = '', idle = ''] = bed.workloads.podsOf('w0');
+    bed.loads.set(broken, 7).set(idle, 0);
+    bed.workloads.setReady(broken, false);
+    await bed.clock.advance(END_MS + 1000);
+    const { plan, applied } = await new Rounds(bed).round(1);
+    expect([plan.victims[0]?.instanceId, applied]).toEqual([broken, 'accepted']);
+    expect(bed.workloads.ended).toEqual([broken]);
+  });
+
   it('ends a victim that had to wait, and replaces it, if the target has risen meanwhile', async () => {
     await using bed = await bedOf(4);
     const [busy = '', idle = ''] = bed.workloads.podsOf('w0');
@@ -172,8 +217,8 @@ describe('a planner of Deployments', () => {
     expect(bed.workloads.replicasOf('w0')).toBe(6);
     await rounds.round(6);
     expect(bed.workloads.ended).toEqual([]);
-    await bed.clock.advance(START_MS);
     bed.workloads.setReady(busy, true);
+    await bed.clock.advance(START_MS);
     await rounds.round(6);
     await rounds.round(6);
     expect(bed.workloads.ended).toEqual([idle]);
