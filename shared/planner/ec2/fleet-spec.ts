@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import type { PerPool } from '../types.ts';
 
 const count = z.number().int().min(0).max(100_000);
 const gpus = z.number().int().min(1).max(4096);
@@ -71,13 +72,18 @@ const fleets = z.strictObject({
 });
 
 /** One capacity option of a pool: one Auto Scaling group. */
-export type OptionSpec = z.infer<typeof option>;
+export type OptionSpec = z.infer<typeof option> & {
+  /** Types as messages name them. @default types */
+  readonly shownTypes?: readonly string[] | undefined;
+};
 /** A pool of instances, with its options in the order in which they are tried. */
-export type PoolSpec = z.infer<typeof pool>;
+export type PoolSpec = Omit<z.infer<typeof pool>, 'options'> & { readonly options: readonly OptionSpec[] };
 /** The EC2 fleet of one model. */
-export type FleetSpec = z.infer<typeof fleet>;
+export type FleetSpec = Omit<z.infer<typeof fleet>, 'pools'> & {
+  readonly pools: PerPool<PoolSpec | undefined>;
+};
 /** All fleets that a planner scales on EC2. */
-export type FleetSpecs = z.infer<typeof fleets>;
+export type FleetSpecs = Omit<z.infer<typeof fleets>, 'fleets'> & { readonly fleets: readonly FleetSpec[] };
 
 /** The fleets that a planner is given cannot be used. The message names the field, its value and what is allowed. */
 export class FleetSpecError extends Error {

@@ -304,7 +304,7 @@ class PoolWork {
     }
     const [{ spec, seen }, { code, reason }] = last;
     const zone = seen.failing?.zone ?? spec.zone;
-    const where = `${spec.types.join(', ')}${zone === undefined ? '' : ` in ${zone}`}`;
+    const where = `${(spec.shownTypes ?? spec.types).join(', ')}${zone === undefined ? '' : ` in ${zone}`}`;
     return {
       code,
       option: spec.id,

@@ -140,8 +140,10 @@ function clusterFleet({ pools, ...rest }: z.infer<typeof fleet>): ClusterFleet {
 
 function poolSpec({ options, gpusPerReplica, startSecs, drainSecs }: ClusterPool): PoolSpec {
   return {
-    options: options.map(({ id, workload, market, types = [workload], min, max }) => {
-      return { id, group: workload, market, types, min, max, gpusPerInstance: gpusPerReplica, replicasPerInstance: 1 };
+    options: options.map(({ id, workload, market, types: shownTypes, min, max }) => {
+      // A failure of one workload says nothing of another, even if both run on nodes of the same types.
+      const common = { id, group: workload, market, types: [workload], shownTypes };
+      return { ...common, min, max, gpusPerInstance: gpusPerReplica, replicasPerInstance: 1 };
     }),
     gpusPerReplica,
     startSecs,

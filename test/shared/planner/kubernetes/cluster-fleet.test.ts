@@ -20,7 +20,7 @@ describe('the fleets that a planner scales in a cluster', () => {
     expect(gpusMax).toBe(64);
     expect(fleets[0]?.pools.decode?.options).toMatchObject([
       { id: '0-on-demand', group: 'Deployment/w0', types: ['Deployment/w0'], gpusPerInstance: 16 },
-      { id: '1-on-demand', group: 'LeaderWorkerSet/large', types: ['p5.48xlarge'], replicasPerInstance: 1 },
+      { id: '1-on-demand', group: 'LeaderWorkerSet/large', shownTypes: ['p5.48xlarge'], replicasPerInstance: 1 },
     ]);
   });
 

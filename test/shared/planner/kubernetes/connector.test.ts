@@ -262,6 +262,22 @@ describe('a planner of Deployments without GPUs for all', () => {
   });
 });
 
+describe('a planner of Deployments on nodes of the same types', () => {
+  it('takes the next one if one has no room, and names the types', async () => {
+    const types = ['p5.48xlarge'];
+    const fleet = clusterFleet([podOption(0, { types }), podOption(1, { types, max: 1 })]);
+    await using bed = await bedOf(0, fleet, { gpus: 1 });
+    bed.workloads.addDeployment('w1', 0);
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
+    await bed.clock.advance(START_MS);
+    await rounds.round(2);
+    expect([bed.workloads.replicasOf('w0'), bed.workloads.replicasOf('w1')]).toEqual([1, 1]);
+    await bed.clock.advance(START_MS);
+    expect((await rounds.round(2)).plan.shortage?.problem).toContain('Unschedulable (p5.48xlarge): 0/3 nodes');
+  });
+});
+
 describe('a planner of a cluster that changes or refuses', () => {
   it('changes nothing by a plan for an earlier version, and plans again', async () => {
     await using bed = await bedOf(1);
