@@ -51,6 +51,7 @@ export function planPool(input: PoolInput): PoolPlan {
   const work = new PoolWork(options, badOptions, input);
   work.launch();
   work.shrink();
+  work.trim();
   work.leave();
   work.moveBack();
   const { room, returning, ...rest } = work.result();
@@ -129,7 +130,7 @@ class PoolWork {
 
   /** Asks for missing workers along the list of options. */
   launch(): void {
-    let missing = this.#target - this.#replicas();
+    let missing = this.#target - this.#replicas() + this.#beyondMax();
     for (const option of this.#options) {
       if (missing <= 0) break;
       if (option.isLeaving || this.#bad.has(option)) continue;
@@ -162,7 +163,7 @@ class PoolWork {
   /** Takes away surplus workers: launches first that have not served yet, then instances. */
   shrink(): void {
     const { seen, context, victimsMax } = this.#input;
-    let surplus = this.#replicas() - this.#target - this.#return.extra;
+    let surplus = this.#replicas() - this.#beyondMax() - this.#target - this.#return.extra;
     for (const option of this.#options.toReversed()) {
       if (option.isBusy || option.isLeaving || option === this.#return.coming || option.launched > 0) continue;
       surplus -= callOff(option, surplus, this.#bad.has(option));
@@ -172,8 +173,7 @@ class PoolWork {
       return;
     }
     const candidates = this.#options.filter(({ at }) => at > this.#return.after);
-    const minSeconds = Math.max(context.minInstanceSeconds ?? MIN_INSTANCE_S, 3 * context.tickSeconds);
-    const readyBeforeMs = context.nowMs - 1000 * minSeconds;
+    const readyBeforeMs = readyBeforeOf(context);
     // What serves stays while its replacements start: until then, the target would not be served.
     const serving = servingOf(this.#options) - this.#target;
     const now = { surplus, serving, countMax: victimsMax, readyBeforeMs, withBusy: false };
@@ -187,6 +187,28 @@ class PoolWork {
     this.#surplusGpus = Math.max(0, gpusOf(all) - gpusOf(chosen));
     for (const { option, instances } of chosen) for (const { id } of instances) this.#choose(option, id);
     if (this.#return.after >= 0 && all.length === 0) this.#returning = undefined; // it is done
+  }
+
+  /**
+   * Takes away what is beyond the maximum of an option, if that was lowered. What serves the target stays until its
+   * replacements serve, unless none can come.
+   */
+  trim(): void {
+    const { seen, context, victimsMax } = this.#input;
+    const options = this.#options.filter((option) => beyondMaxOf(option) > 0);
+    for (const option of options) callOff(option, beyondMaxOf(option) * option.unit.replicas, this.#bad.has(option));
+    let serving = servingOf(this.#options) - (this.#target - this.#missing);
+    // A round that ends surplus workers leaves these for the next one.
+    const isHeld = seen.refreshing || this.#options.some(isBelow) || this.#chosen.length > 0;
+    for (const option of isHeld ? [] : options) {
+      const surplus = beyondMaxOf(option) * option.unit.replicas;
+      const countMax = victimsMax - this.#chosen.length;
+      const now = { surplus, serving, countMax, readyBeforeMs: readyBeforeOf(context), withBusy: false };
+      const chosen = chooseVictims([option], now);
+      for (const { instances } of chosen) for (const { id } of instances) this.#choose(option, id);
+      serving -= chosen.length * option.unit.replicas;
+    }
+    this.#isShrinkLate ||= this.#beyondMax() > 0;
   }
 
   /** Ends the instances of capacity blocks that are about to end. */
@@ -247,6 +269,11 @@ class PoolWork {
     return this.#options.reduce((total, each) => total + replicasOf(each), 0);
   }
 
+  /** Returns the workers beyond the maxima of their options. */
+  #beyondMax(): number {
+    return this.#options.reduce((total, option) => total + beyondMaxOf(option) * option.unit.replicas, 0);
+  }
+
   /** Nothing starts, ends or is missing. */
   #isQuiet(): boolean {
     const isStill = this.#options.every(({ live, onOrder, lost, doomed, launched }) => {
@@ -280,7 +307,7 @@ class PoolWork {
       const isRaised = isBelow(option);
       const left = isRaised ? seen.desired : seen.desired - doomed.length - this.#chosenOf(option).length;
       const wanted = isRaised ? Math.max(count, live.length + doomed.length) : count;
-      const desired = Math.min(seen.max, Math.max(seen.min, wanted));
+      const desired = Math.min(Math.max(seen.max, seen.desired), Math.max(seen.min, wanted));
       const step = { kind: 'desire', pool, option: spec.id, desired } as const;
       return desired === left ? [] : [{ step, by: desired - left }];
     });
@@ -311,6 +338,17 @@ class PoolWork {
       problem: `${what}, and no option has room; ${spec.id} failed last: ${code} (${where})${reason === undefined ? '' : `: ${reason}`}`,
     };
   }
+}
+
+/** Returns the time from which on an instance is too young to end. */
+function readyBeforeOf({ nowMs, tickSeconds, minInstanceSeconds = MIN_INSTANCE_S }: PlanContext): number {
+  return nowMs - 1000 * Math.max(minInstanceSeconds, 3 * tickSeconds);
+}
+
+/** Returns the units of an option beyond its maximum. */
+function beyondMaxOf({ count, seen, unit, isBusy, isLeaving }: OptionState): number {
+  if (isBusy || isLeaving) return 0;
+  return Math.ceil(Math.max(0, Math.min(count, seen.desired) - seen.max) / unit.instances);
 }
 
 /** Calls off launches of whole units, so that no more than `surplus` workers go. Returns how many go. */

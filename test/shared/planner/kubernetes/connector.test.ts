@@ -369,6 +369,31 @@ describe('a planner of a cluster that changes or refuses', () => {
     expect(bed.workloads.ended).toHaveLength(18);
   });
 
+  it('ends pods beyond a maximum that was lowered, although the target needs them', async () => {
+    await using bed = await bedOf(8, clusterFleet([podOption(0, { max: 4 })]));
+    bed.workloads.podsOf('w0').forEach((pod, at) => void bed.loads.set(pod, at));
+    const kept = bed.workloads.podsOf('w0').slice(4);
+    const rounds = new Rounds(bed);
+    const { plan, applied } = await rounds.round(8);
+    expect([plan.shortage?.code, applied]).toEqual(['MaximumReached', 'accepted']);
+    expect(bed.workloads.podsOf('w0')).toEqual(kept);
+    await bed.clock.advance(OLD_MS);
+    expect((await rounds.round(8)).plan.steps).toEqual([]);
+  });
+
+  it('keeps pods beyond a maximum that was lowered until their replacements elsewhere serve', async () => {
+    await using bed = await bedOf(8, clusterFleet([podOption(0, { max: 4 }), podOption(1)]));
+    bed.workloads.addDeployment('w1', 0);
+    const rounds = new Rounds(bed);
+    for (let round = 0; round < 3; round++) await rounds.round(8);
+    expect([bed.workloads.replicasOf('w0'), bed.workloads.replicasOf('w1')]).toEqual([8, 4]);
+    await bed.clock.advance(START_MS);
+    await rounds.round(8);
+    expect([bed.workloads.replicasOf('w0'), bed.workloads.replicasOf('w1')]).toEqual([4, 4]);
+    await bed.clock.advance(OLD_MS);
+    expect((await rounds.round(8)).plan).toMatchObject({ steps: [], isDone: true });
+  });
+
   it('counts pods that a slow controller has not ended yet as ending', async () => {
     await using bed = await bedOf(3);
     bed.workloads.isActing = false;
