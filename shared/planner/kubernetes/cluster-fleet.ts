@@ -94,10 +94,12 @@ export interface PodOption {
   readonly workload: Workload;
   /** Milliseconds that a pod may wait for a node. */
   readonly unschedulableMs: number;
+  /** Milliseconds that a pod may take from its node to a worker that serves, until starts were measured. */
+  readonly startMsMax: number;
   /** Longest drain of a worker in milliseconds. */
   readonly drainMs: number;
-  /** Least time in milliseconds before it is tried again: each other option has been tried by then. */
-  readonly pauseMs: number;
+  /** Options of its pool: a failed one is tried again only when each other one may have been tried. */
+  readonly optionCount: number;
 }
 
 /** Fleet of one model in a cluster: as the law of options reads it, and the workload behind each option. */
@@ -108,6 +110,9 @@ export interface ClusterFleet extends FleetSpec {
 }
 
 const UNSCHEDULABLE_S_MIN = 60;
+/** Starts of this many times the usual length have failed, if they are not shorter than a minute. */
+export const START_FACTOR = 2;
+const START_S_MIN = 60;
 
 /**
  * Reads the fleets of pods out of JSON.
@@ -154,11 +159,12 @@ function poolSpec({ options, gpusPerReplica, startSecs, drainSecs }: ClusterPool
 function podOptions({ options, startSecs, drainSecs, unschedulableSecs }: ClusterPool): ReadonlyMap<string, PodOption> {
   const unschedulableMs = 1000 * (unschedulableSecs ?? Math.max(UNSCHEDULABLE_S_MIN, startSecs));
   const drainMs = 1000 * drainSecs;
-  const pauseMs = options.length * unschedulableMs;
+  const startMsMax = 1000 * Math.max(START_S_MIN, START_FACTOR * startSecs);
+  const times = { unschedulableMs, startMsMax, drainMs };
   return new Map(
     options.flatMap(({ id, workload: text }) => {
       const workload = parseWorkload(text);
-      return workload === undefined ? [] : [[id, { workload, unschedulableMs, drainMs, pauseMs }] as const];
+      return workload === undefined ? [] : [[id, { workload, ...times, optionCount: options.length }] as const];
     }),
   );
 }

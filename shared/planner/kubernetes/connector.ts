@@ -13,7 +13,7 @@ import type {
 } from '../live/connector.ts';
 import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
-import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
+import { type ClusterFleet, type PodOption, START_FACTOR } from './cluster-fleet.ts';
 import { endsOf } from './ends.ts';
 import { PodStarts } from './pod-starts.ts';
 import { LOWEST_COST } from './pods.ts';
@@ -148,7 +148,8 @@ export class KubernetesConnector implements Connector {
       desired: scale.replicas,
       nowMs: clock.wallMs(),
       unschedulableMs: option.unschedulableMs,
-      pauseMs: option.pauseMs,
+      startMsMax: Math.max(option.startMsMax, 1000 * START_FACTOR * (this.#starts.startSeconds ?? 0)),
+      optionCount: option.optionCount,
       isRefreshing,
       blocksOf: (id) => loads?.of(id)?.activeBlocks,
       hasServed: (replica) => this.#hasServed(replica),

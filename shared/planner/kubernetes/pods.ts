@@ -28,12 +28,20 @@ export interface Pod {
   readonly scheduledMs: number | undefined;
   /** Reason of the scheduler, if no node has room for it. */
   readonly unschedulable: string | undefined;
+  /** Why a container of it does not run, or why the scheduler leaves it out. */
+  readonly waiting: Waiting | undefined;
   readonly deletionCost: number;
   /** Template of its ReplicaSet or group. */
   readonly template: string | undefined;
   /** Place of its group in a LeaderWorkerSet, and its own place in the group. */
   readonly group: number | undefined;
   readonly place: number | undefined;
+}
+
+/** Reason of Kubernetes, such as `ImagePullBackOff`, with its words. */
+export interface Waiting {
+  readonly code: string;
+  readonly message: string | undefined;
 }
 
 const TEMPLATES = ['pod-template-hash', 'leaderworkerset.sigs.k8s.io/template-revision-hash'];
@@ -61,6 +69,7 @@ export function readPod(object: UnknownRecord): Pod | undefined {
     isAssigned: Boolean(asRecord(object.spec)?.nodeName),
     scheduledMs: scheduled?.status === 'True' ? timeOf(scheduled.lastTransitionTime) : undefined,
     unschedulable: isUnschedulable ? textOf(scheduled.message) : undefined,
+    waiting: waitingOf(status, scheduled),
     deletionCost: costOf(asRecord(metadata.annotations)?.[DELETION_COST]),
     template: template as string | undefined,
     group: indexOf(labels[GROUP_LABELS.group]),
@@ -80,6 +89,21 @@ function conditionOf({ conditions }: UnknownRecord, type: string): UnknownRecord
 
 function containersOf({ containerStatuses }: UnknownRecord): readonly UnknownRecord[] {
   return Array.isArray(containerStatuses) ? containerStatuses.map((each) => asRecord(each) ?? {}) : [];
+}
+
+/** A container that starts in order names no reason but these. */
+const IN_ORDER = new Set(['ContainerCreating', 'PodInitializing']);
+
+function waitingOf(status: UnknownRecord, scheduled: UnknownRecord | undefined): Waiting | undefined {
+  const containers = [status.initContainerStatuses, status.containerStatuses].flatMap((containerStatuses) =>
+    containersOf({ containerStatuses }),
+  );
+  const states = containers.map(({ state }) => asRecord(asRecord(state)?.waiting) ?? {});
+  const gate = scheduled?.status === 'False' ? [scheduled] : [];
+  const all = [...states.filter(({ reason }) => !IN_ORDER.has(String(reason))), ...gate, ...states];
+  const found = all.find(({ reason }) => typeof reason === 'string' && reason !== '');
+  if (found === undefined) return undefined;
+  return { code: String(found.reason), message: typeof found.message === 'string' ? found.message : undefined };
 }
 
 /** A pod that has never been ready is not ready since before its containers started. */

@@ -1,5 +1,5 @@
 import type { LaunchFailure, ObservedInstance } from '../live/connector.ts';
-import { isActive, type Pod } from './pods.ts';
+import { isActive, type Pod, type Waiting } from './pods.ts';
 import type { WorkloadKind } from './workload.ts';
 
 /** A replica of a workload: a pod, or the pods of one group. */
@@ -15,6 +15,8 @@ export interface Replica {
   readonly readyChangedMs: number | undefined;
   /** Whether a pod of it has no node because none has room, with the reason of the scheduler. */
   readonly unschedulable: string | undefined;
+  /** Why a pod of it does not start, if Kubernetes says so. */
+  readonly waiting: Waiting | undefined;
   readonly createdMs: number;
   readonly readySinceMs: number | undefined;
   readonly scheduledMs: number | undefined;
@@ -43,6 +45,7 @@ function replicaOf(pods: readonly Pod[], leader: Pod): Replica {
     wasReady: !isReady && pods.every((pod) => pod.isReady || pod.wasReady),
     readyChangedMs,
     unschedulable: pods.find(({ unschedulable }) => unschedulable !== undefined)?.unschedulable,
+    waiting: pods.find(({ waiting }) => waiting !== undefined)?.waiting,
     createdMs: leader.createdMs,
     readySinceMs: isReady ? readyChangedMs : undefined,
     scheduledMs: nodes.includes(undefined) ? undefined : Math.max(...nodes.map((ms = 0) => ms)),
@@ -90,7 +93,10 @@ export interface ReplicaFacts {
   readonly desired: number;
   readonly nowMs: number;
   readonly unschedulableMs: number;
-  readonly pauseMs: number;
+  /** Milliseconds that a replica may take to start. */
+  readonly startMsMax: number;
+  /** Options of the pool. */
+  readonly optionCount: number;
   /** Whether the controller replaces replicas, so that it has more of them for a while. */
   readonly isRefreshing: boolean;
   /** Returns KV blocks in use on a replica; undefined if no worker of it was heard. */
@@ -103,34 +109,45 @@ export interface ReplicaFacts {
 
 /** Code of a replica that no node has room for. */
 const UNSCHEDULABLE = 'Unschedulable';
+/** Code of a replica that does not start although its containers run. */
+const NOT_READY = 'NotReady';
 const REASON_CHARACTERS_MAX = 200;
 
 /**
- * Returns the instances of an option. A replica that has waited too long for a node is no instance but a failed launch.
- * Replicas beyond the desired number end as soon as their controller looks.
+ * Returns the instances of an option. A replica that has waited too long for a node, or has started for too long, is no
+ * instance but a failed launch. Replicas beyond the desired number end as soon as their controller looks.
  */
 export function seenReplicas(replicas: readonly Replica[], facts: ReplicaFacts): SeenReplicas {
-  const { kind, desired, nowMs, unschedulableMs, pauseMs, isRefreshing } = facts;
+  const { kind, desired, isRefreshing } = facts;
   const order = inEndOrder(kind, replicas, new Set());
   const surplus = isRefreshing ? 0 : Math.max(0, order.length - desired);
   const ending = new Set(order.slice(0, surplus).map(({ id }) => id));
-  const isStuck = ({ unschedulable, createdMs }: Replica): boolean =>
-    unschedulable !== undefined && nowMs - createdMs >= unschedulableMs;
   const instances: ObservedInstance[] = [];
   let failing: LaunchFailure | undefined;
   for (const replica of kind === 'LeaderWorkerSet' ? withAgeAbove(replicas) : replicas) {
-    const { createdMs, unschedulable } = replica;
     const state = stateOf(replica, ending, facts);
     if (state === undefined) continue;
-    if (state === 'starting' && isStuck(replica)) {
-      const atMs = createdMs + unschedulableMs;
-      const reason = unschedulable?.replaceAll(/\s+/g, ' ').slice(0, REASON_CHARACTERS_MAX);
-      if (atMs >= (failing?.atMs ?? 0)) failing = { code: UNSCHEDULABLE, types: [], atMs, reason, pauseMs };
-      continue;
-    }
-    instances.push(instanceOf(replica, state, facts));
+    const failure = state === 'starting' ? failureOf(replica, facts) : undefined;
+    if (failure === undefined) instances.push(instanceOf(replica, state, facts));
+    else if (failure.atMs >= (failing?.atMs ?? 0)) failing = failure;
   }
   return { instances, failing };
+}
+
+/** Returns the failure of a replica that starts; undefined while it has time. */
+function failureOf(
+  { unschedulable, waiting, createdMs, scheduledMs, readyChangedMs }: Replica,
+  { nowMs, unschedulableMs, startMsMax, optionCount }: ReplicaFacts,
+): LaunchFailure | undefined {
+  const hasNode = unschedulable === undefined;
+  // A pod that has served starts anew from the time at which it was no longer ready.
+  const sinceMs = hasNode ? Math.max(createdMs, scheduledMs ?? 0, readyChangedMs ?? 0) : createdMs;
+  const waitMs = hasNode ? startMsMax : unschedulableMs;
+  const atMs = sinceMs + waitMs;
+  if (nowMs < atMs) return undefined;
+  const code = hasNode ? (waiting?.code ?? NOT_READY) : UNSCHEDULABLE;
+  const reason = (hasNode ? waiting?.message : unschedulable)?.replaceAll(/\s+/g, ' ').slice(0, REASON_CHARACTERS_MAX);
+  return { code, types: [], atMs, reason, pauseMs: optionCount * waitMs };
 }
 
 /** Gives each group the age of the youngest one above it: as long as that must stay, no group below it can end. */

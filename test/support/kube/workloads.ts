@@ -30,6 +30,8 @@ export class FakeWorkloads {
   #gpus: number;
   /** Names of the pods whose end was ordered, in order. */
   readonly ended: string[] = [];
+  /** Why the containers of a workload wait, as the kubelet says it. They never start. */
+  readonly waiting = new Map<string, { readonly reason: string; readonly message?: string }>();
   /** Whether the controllers act. */
   isActing = true;
 
@@ -157,6 +159,14 @@ export class FakeWorkloads {
       if (free-- <= 0) {
         const message = '0/3 nodes are available: 3 Insufficient nvidia.com/gpu.';
         this.#condition(name, 'PodScheduled', 'False', { reason: 'Unschedulable', message });
+        continue;
+      }
+      const waiting = this.waiting.get(pod.metadata.labels?.app ?? '');
+      if (waiting !== undefined) {
+        const status = { containerStatuses: [{ state: { waiting }, started: false, restartCount: 0 }] };
+        this.#api.store('pods').merge(name, { spec: { nodeName: 'node' }, status });
+        this.#condition(name, 'PodScheduled', 'True');
+        this.#condition(name, 'Ready', 'False');
         continue;
       }
       const running = { state: { running: { startedAt: this.#now() } }, started: true, restartCount: 0 };

@@ -262,6 +262,26 @@ describe('a planner of Deployments without GPUs for all', () => {
   });
 });
 
+describe('a planner of Deployments whose pods do not start', () => {
+  it('takes the next option after twice the usual time, and says what Kubernetes says', async () => {
+    await using bed = await bedOf(0, clusterFleet([podOption(0), podOption(1, { max: 1 })]));
+    const message = 'Back-off pulling image "engine:1"';
+    bed.workloads.waiting.set('w0', { reason: 'ImagePullBackOff', message });
+    bed.workloads.addDeployment('w1', 0);
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
+    await bed.clock.advance(2 * START_MS - 1000);
+    expect((await rounds.round(2)).plan.steps).toEqual([]);
+    await bed.clock.advance(1000);
+    const { plan } = await rounds.round(2);
+    expect(plan.shortage).toMatchObject({ code: 'ImagePullBackOff', option: '0-on-demand' });
+    expect(plan.shortage?.problem).toContain(message);
+    expect([bed.workloads.replicasOf('w0'), bed.workloads.replicasOf('w1')]).toEqual([0, 1]);
+    const failure = (await rounds.observe()).pools?.decode?.options[0]?.lastFailure;
+    expect(failure).toMatchObject({ code: 'ImagePullBackOff', reason: message });
+  });
+});
+
 describe('a planner of Deployments on nodes of the same types', () => {
   it('takes the next one if one has no room, and names the types', async () => {
     const types = ['p5.48xlarge'];
