@@ -101,7 +101,11 @@ export class KubernetesConnector implements Connector {
   async apply(steps: readonly Step[], signal: AbortSignal): Promise<Applied> {
     signal.throwIfAborted();
     let outcome: Applied = 'accepted';
-    for (const [key, { victims, desired }] of byOption(steps)) {
+    // Those that lower a number come first: one option may give GPUs to another.
+    const raises = ([key, { desired = 0 }]: readonly [string, OptionSteps]): number =>
+      Number(desired > (this.#seen.get(key)?.scale.replicas ?? 0));
+    const inOrder = [...byOption(steps)].toSorted((one, other) => raises(one) - raises(other));
+    for (const [key, { victims, desired }] of inOrder) {
       const result = await this.#applyTo(key, victims, desired, signal);
       if (result !== 'accepted' && typeof outcome !== 'object') outcome = result;
     }
@@ -196,11 +200,14 @@ export class KubernetesConnector implements Connector {
       victims,
       served: (id) => isReplacing || streaming.has(id),
     });
+    const isHeld = ends.replicas < scale.replicas && isRollingOut(replicas);
+    if (isHeld && !isReplacing) return 'waiting';
     // If no victim can end yet, its replacement starts all the same.
-    const number = isReplacing && ends.replicas >= scale.replicas ? Math.max(wanted, scale.replicas) : ends.replicas;
+    const isRaised = isReplacing && (isHeld || ends.replicas >= scale.replicas);
+    const number = isRaised ? Math.max(wanted, scale.replicas) : ends.replicas;
     try {
       for (const pod of ends.unmarked) await this.#options.calls.setDeletionCost(pod, undefined, signal);
-      for (const pod of ends.marked) await this.#options.calls.setDeletionCost(pod, LOWEST_COST, signal);
+      for (const pod of isHeld ? [] : ends.marked) await this.#options.calls.setDeletionCost(pod, LOWEST_COST, signal);
       if (number !== scale.replicas) await this.#options.calls.setScale(workload, scale, number, signal);
     } catch (thrown) {
       signal.throwIfAborted();
@@ -241,7 +248,7 @@ function withoutReplaced(victims: readonly Victim[], { pools = {} }: Observed): 
   return victims.filter(({ instanceId, atMs }) => (createdMs.get(instanceId) ?? 0) <= atMs);
 }
 
-/** Returns the steps of each option, those that lower a number first: one option may give GPUs to another. */
+/** Returns the steps of each option. */
 function byOption(steps: readonly Step[]): ReadonlyMap<string, OptionSteps> {
   const options = new Map<string, OptionSteps>();
   for (const step of steps) {

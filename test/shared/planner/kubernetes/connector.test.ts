@@ -234,6 +234,43 @@ describe('a planner of Deployments', () => {
     expect(plan).toMatchObject({ steps: [], isDone: false });
     expect(plan.note).toMatch(/refresh is in progress/);
   });
+
+  it('ends no victim of an earlier round while a rollout replaces pods', async () => {
+    await using bed = await bedOf(3);
+    const [busy = ''] = bed.workloads.podsOf('w0');
+    for (const pod of bed.workloads.podsOf('w0')) bed.loads.set(pod, pod === busy ? 7 : 0);
+    bed.workloads.setReady(busy, false);
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
+    bed.workloads.setReady(busy, true);
+    bed.workloads.isActing = false;
+    bed.workloads.addSurge('w0');
+    const { plan, applied } = await rounds.round(2);
+    expect([plan.victims.length, applied]).toEqual([1, 'waiting']);
+    expect(bed.workloads.replicasOf('w0')).toBe(3);
+  });
+});
+
+describe('steps for several Deployments', () => {
+  it('lower numbers before they raise others', async () => {
+    await using bed = await bedOf(1, clusterFleet([podOption(0), podOption(1)]));
+    bed.workloads.addDeployment('w1', 0);
+    await bed.connector.observe(NEVER);
+    const raise = { kind: 'desire', pool: 'decode', option: '1-on-demand', desired: 2 } as const;
+    const [pod = ''] = bed.workloads.podsOf('w0');
+    const end = { kind: 'terminate', pool: 'decode', option: '0-on-demand', instanceId: pod } as const;
+    const atUpdates: (readonly number[])[] = [];
+    bed.api.judge = ({ verb }) => {
+      if (verb === 'update') atUpdates.push([bed.workloads.replicasOf('w0'), bed.workloads.replicasOf('w1')]);
+      return undefined;
+    };
+    expect(await bed.connector.apply([raise, end], NEVER)).toBe('accepted');
+    expect(atUpdates).toEqual([
+      [1, 0],
+      [0, 0],
+    ]);
+    expect(bed.workloads.replicasOf('w1')).toBe(2);
+  });
 });
 
 describe('a planner of Deployments without GPUs for all', () => {
