@@ -185,35 +185,41 @@ export class KubernetesConnector implements Connector {
   ): Promise<Applied> {
     const seen = this.#seen.get(key);
     if (seen === undefined) return { failed: 'NotFound' };
-    const { option, scale, replicas } = seen;
-    const streaming = new Set(replicas.filter((each) => this.#mayStream(each, option)).map(({ id }) => id));
-    const { workload } = option;
-    const present = replicas.filter(({ id, isActive }) => isActive && victims.has(id)).length;
-    const left = Math.max(0, scale.replicas - present);
-    const wanted = desired ?? left;
-    // The victims go first: a number that takes them and their replacements together would end none of them. No launch
-    // is called off meanwhile, because it is a replacement.
-    const isReplacing = present > 0 && wanted > left;
-    const ends = endsOf(workload.kind, replicas, {
-      current: scale.replicas,
-      wanted: isReplacing ? left : wanted,
-      victims,
-      served: (id) => isReplacing || streaming.has(id),
-    });
-    const isHeld = ends.replicas < scale.replicas && isRollingOut(replicas);
-    if (isHeld && !isReplacing) return 'waiting';
-    // If no victim can end yet, its replacement starts all the same.
-    const isRaised = isReplacing && (isHeld || ends.replicas >= scale.replicas);
-    const number = isRaised ? Math.max(wanted, scale.replicas) : ends.replicas;
+    const { scale, option } = seen;
+    const { calls } = this.#options;
+    const { number, marked, unmarked, isSettled } = this.#changeOf(seen, victims, desired);
     try {
-      for (const pod of ends.unmarked) await this.#options.calls.setDeletionCost(pod, undefined, signal);
-      for (const pod of isHeld ? [] : ends.marked) await this.#options.calls.setDeletionCost(pod, LOWEST_COST, signal);
-      if (number !== scale.replicas) await this.#options.calls.setScale(workload, scale, number, signal);
+      for (const pod of unmarked) await calls.setDeletionCost(pod, undefined, signal);
+      for (const pod of marked) await calls.setDeletionCost(pod, LOWEST_COST, signal);
+      if (number !== scale.replicas) await calls.setScale(option.workload, scale, number, signal);
     } catch (thrown) {
       signal.throwIfAborted();
       return outcomeOf(thrown);
     }
-    return number === wanted && !isReplacing ? 'accepted' : 'waiting';
+    return isSettled ? 'accepted' : 'waiting';
+  }
+
+  /** Returns the number to set now, and whether that is all that the steps ask for. */
+  #changeOf({ option, scale, replicas }: Seen, victims: ReadonlySet<string>, desired: number | undefined) {
+    const { kind } = option.workload;
+    const streaming = new Set(replicas.filter((each) => this.#mayStream(each, option)).map(({ id }) => id));
+    const current = scale.replicas;
+    const left = Math.max(0, current - replicas.filter(({ id, isActive }) => isActive && victims.has(id)).length);
+    const wanted = desired ?? left;
+    // The victims go first: a number that takes them and their replacements together would end none of them. No launch
+    // is called off meanwhile, because it is a replacement.
+    const isReplacing = left < current && wanted > left;
+    const served = (id: string): boolean => isReplacing || streaming.has(id);
+    const ends = endsOf(kind, replicas, { current, wanted: isReplacing ? left : wanted, victims, served });
+    const isHeld = ends.replicas < current && isRollingOut(replicas);
+    const number = isHeld ? current : ends.replicas;
+    return {
+      // If no victim can end yet, its replacement starts all the same.
+      number: isReplacing && number >= current ? Math.max(wanted, current) : number,
+      marked: isHeld ? [] : ends.marked,
+      unmarked: ends.unmarked,
+      isSettled: number === wanted && !isReplacing,
+    };
   }
 
   /** Adds to a failure what was asked for, and which right it needs. */
