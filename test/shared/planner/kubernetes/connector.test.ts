@@ -514,10 +514,11 @@ describe('a planner of groups of pods', () => {
 describe('a planner of Deployments in any state', () => {
   it('ends no pod with streams while an idle one exists', async () => {
     const pod = fc.record({ blocks: fc.option(fc.nat(2)), isReady: fc.boolean(), isOld: fc.boolean() });
-    const cases = fc.record({ pods: fc.array(pod, { minLength: 1, maxLength: 8 }), target: fc.nat(8) });
+    const targets = fc.array(fc.nat(8), { minLength: 1, maxLength: 3 });
+    const cases = fc.record({ pods: fc.array(pod, { minLength: 1, maxLength: 8 }), targets });
     let ends = 0;
     await fc.assert(
-      fc.asyncProperty(cases, async ({ pods, target }) => {
+      fc.asyncProperty(cases, async ({ pods, targets: given }) => {
         await using bed = await bedOf(pods.filter(({ isOld }) => isOld).length);
         bed.workloads.setReplicas('w0', pods.length);
         await bed.clock.advance(2 * START_MS);
@@ -529,18 +530,17 @@ describe('a planner of Deployments in any state', () => {
         const before = bed.workloads.podsOf('w0');
         const isReady = new Map(before.map((name, at) => [name, pods[at]?.isReady ?? true]));
         const rounds = new Rounds(bed);
-        await rounds.round(target);
-        const mayStream = (name: string): boolean => {
-          const blocks = bed.loads.get(name);
-          return blocks === undefined ? isReady.get(name) === true : blocks > 0;
-        };
+        for (const target of given) await rounds.round(target);
+        // All pods were ready, except launches of the rounds. Discovery hides the workers of those that are not.
+        const mayStream = (name: string): boolean =>
+          isReady.has(name) && (isReady.get(name) === false || bed.loads.get(name) !== 0);
         const isOld = (name: string): boolean => before.indexOf(name) < pods.filter((each) => each.isOld).length;
         const left = before.filter((name) => !bed.workloads.ended.includes(name));
         const idle = left.filter((name) => !mayStream(name) && isOld(name));
         const busy = bed.workloads.ended.filter(mayStream);
         ends += busy.length;
         if (busy.length > 0) expect(idle).toEqual([]);
-        expect(bed.workloads.podsOf('w0').length).toBeGreaterThanOrEqual(Math.min(target, before.length));
+        expect(left.length).toBeGreaterThanOrEqual(Math.min(...given, before.length));
       }),
       { numRuns: 100, seed: 36 },
     );
