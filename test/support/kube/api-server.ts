@@ -5,6 +5,7 @@ import { answerScale } from './scale.ts';
 
 /** Path of a resource in a namespace, as the API has them. */
 const PATH = /^\/(?:api\/v1|apis\/([^/]+)\/[^/]+)\/namespaces\/([^/]+)\/([a-z]+)(?:\/([^/]+))?(?:\/(scale))?$/;
+const APPLY = 'application/apply-patch+yaml';
 const WORKLOADS = new Set(['deployments', 'leaderworkersets']);
 const RESOURCES = new Set(['pods', 'endpointslices', 'leases', 'dynamoworkermetadatas', ...WORKLOADS]);
 
@@ -27,6 +28,10 @@ export interface JudgedCall {
   /** With `/scale` for that part of a workload. */
   readonly resource: string;
   readonly token: string | undefined;
+  /** Name of the object, if the call names one. */
+  readonly name?: string | undefined;
+  /** Whether the call is a server-side apply, which creates the object if there is none. */
+  readonly isApply?: boolean;
 }
 
 /**
@@ -136,7 +141,8 @@ export class FakeApiServer {
     const counted = `${verb} ${resource}${url.searchParams.has('fieldSelector') ? ' by name' : ''}`;
     this.#counts.set(counted, (this.#counts.get(counted) ?? 0) + 1);
     const token = request.headers.authorization?.replace(/^Bearer /, '');
-    const refused = this.judge?.({ verb, resource, token });
+    const isApply = request.headers['content-type'] === APPLY;
+    const refused = this.judge?.({ verb, resource, token, name, isApply });
     if (refused !== undefined) return refuse(response, refused, `refused by the rule of the test`);
     if (!RESOURCES.has(kind)) return refuse(response, 404, 'the server could not find the requested resource');
     const store = this.store(kind, namespace);
@@ -226,7 +232,7 @@ function patchOne(
 ): void {
   const patch = JSON.parse(body) as Record<string, unknown>;
   const manager = url.searchParams.get('fieldManager');
-  if (request.headers['content-type'] === 'application/apply-patch+yaml') {
+  if (request.headers['content-type'] === APPLY) {
     const named = (patch.metadata as { readonly name?: string } | undefined)?.name ?? name;
     if (manager === null) refuse(response, 422, 'fieldManager: Required value: is required for apply patch');
     else if (named !== name)

@@ -1,21 +1,25 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { systemClock } from '../../../shared/clock/index.ts';
 import type { Fleet } from '../fleet.ts';
 import { freePort } from '../free-port.ts';
 import { type SpawnedProcess, spawnProgram } from '../spawn-node.ts';
 import { waitUntil } from '../wait-until.ts';
-import { FakeApiServer } from './api-server.ts';
+import { FakeApiServer, type JudgedCall } from './api-server.ts';
 import { sliceOf } from './cluster.ts';
 import { environmentOf, type Manifest, type ManifestContainer, readManifests, workloadsOf } from './manifests.ts';
+import { FakeWorkloads } from './workloads.ts';
 
 const NAMESPACE = 'serving';
 /** Interval between two rounds of readiness probes, in milliseconds. */
 const PROBE_MS = 200;
 const START_MS_MAX = 90_000;
 /** Variables with ports of a container, which this machine replaces by free ones. */
-const PORTS = ['DYN_HTTP_PORT', 'STATOR_GRPC_PORT', 'DYN_TCP_RPC_PORT', 'DYN_SYSTEM_PORT'];
+const PORTS = ['DYN_HTTP_PORT', 'STATOR_GRPC_PORT', 'DYN_TCP_RPC_PORT', 'DYN_SYSTEM_PORT', 'PLANNER_PROMETHEUS_PORT'];
+const FLEETS = 'fleets.json';
 
 type Env = Readonly<Record<string, string>>;
+type Workload = ReturnType<typeof workloadsOf>[number];
 
 /** A pod of which the process runs on this machine. */
 interface RunningPod {
@@ -24,6 +28,7 @@ interface RunningPod {
   readonly labels: Readonly<Record<string, string>>;
   readonly container: ManifestContainer;
   readonly process: SpawnedProcess;
+  readonly env: Env;
   /** Ports of this machine by those of the container. */
   readonly ports: ReadonlyMap<number, number>;
 }
@@ -31,6 +36,7 @@ interface RunningPod {
 /**
  * Runs what a manifest starts as processes of this machine, with a fake API server. The server enforces the roles of
  * the manifest. A pod is ready once its readiness probe passes, and is in the slices of the services that select it.
+ * A Deployment without a number of replicas begins with one pod, and then has as many as a planner sets.
  */
 export class ChartCluster {
   readonly pods: RunningPod[] = [];
@@ -39,6 +45,7 @@ export class ChartCluster {
   readonly #api: FakeApiServer;
   readonly #manifests: readonly Manifest[];
   readonly #fleet: Fleet;
+  readonly #workloads: FakeWorkloads;
   readonly #others: SpawnedProcess[] = [];
   #probing: NodeJS.Timeout | undefined;
 
@@ -46,7 +53,8 @@ export class ChartCluster {
     this.#api = api;
     this.#manifests = manifests;
     this.#fleet = fleet;
-    api.judge = ({ verb, resource, token = '' }) => this.#judge(token, verb, resource);
+    this.#workloads = new FakeWorkloads(api, { clock: systemClock, namespace: NAMESPACE });
+    api.judge = (call) => this.#judge(call);
   }
 
   /** @param secret keys of the Secret. Resolves when all pods are ready. */
@@ -55,7 +63,11 @@ export class ChartCluster {
     const nats = await cluster.#startNats(secret);
     for (const workload of workloadsOf(cluster.#manifests)) {
       if (workload.pod.serviceAccountName === undefined) continue; // NATS
-      for (let at = 0; at < workload.replicas; at++) await cluster.#startPod(workload, at, { ...secret, nats });
+      const { name, replicas } = workload;
+      if (replicas === undefined) await cluster.#followReplicas(workload, { ...secret, nats });
+      for (let at = 0; at < (replicas ?? 0); at++) {
+        await cluster.#startPod(workload, `${name}-${at}`, { ...secret, nats });
+      }
     }
     cluster.#probing = setInterval(() => void cluster.#probe(), PROBE_MS);
     await waitUntil(async () => (await Promise.all(cluster.pods.map(isReady))).every(Boolean), {
@@ -69,6 +81,11 @@ export class ChartCluster {
   urlOf(component: string, port: number): string {
     const pod = this.pods.find(({ labels }) => labels['app.kubernetes.io/component'] === component);
     return `http://127.0.0.1:${pod?.ports.get(port)}`;
+  }
+
+  /** Names of the pods of a Deployment that a planner scales, without those that end. */
+  podsOf(deployment: string): readonly string[] {
+    return this.#workloads.podsOf(deployment);
   }
 
   /** Rights of the manifest, as `ACCOUNT VERB RESOURCE`. */
@@ -87,11 +104,36 @@ export class ChartCluster {
   }
 
   /** An apply needs the right to create, because it creates the object if there is none. */
-  #judge(account: string, verb: string, resource: string): number | undefined {
-    const needed = verb === 'patch' ? ['patch', 'create'] : [verb];
+  #judge({ verb, resource, token: account = '', name, isApply }: JudgedCall): number | undefined {
+    const needed = isApply ? ['patch', 'create'] : [verb];
     const rights = needed.map((each) => `${account} ${each} ${resource}`);
     for (const right of rights) this.used.add(right);
-    return rights.every((right) => this.granted.includes(right)) ? undefined : 403;
+    const rules = this.#manifests.flatMap(({ rules = [] }) => rules);
+    const isNamed = rules.every(
+      ({ resources, resourceNames }) =>
+        resources[0] !== resource || resourceNames === undefined || resourceNames.some((each) => each === name),
+    );
+    return isNamed && rights.every((right) => this.granted.includes(right)) ? undefined : 403;
+  }
+
+  /** Starts and ends processes as the number of replicas of a Deployment says, beginning with one. */
+  async #followReplicas(workload: Workload, facts: Env): Promise<void> {
+    const started = new Map<string, Promise<RunningPod>>();
+    this.#api.store('pods', NAMESPACE).listen(({ before, after, last }) => {
+      const { name, labels } = last.metadata;
+      if (labels?.app !== workload.name) return;
+      if (before === undefined) started.set(name, this.#startPod(workload, name, facts));
+      const isEnding = before?.metadata.deletionTimestamp === undefined && after?.metadata.deletionTimestamp;
+      if (isEnding) void started.get(name)?.then((pod) => this.#endPod(pod));
+    });
+    this.#workloads.addDeployment(workload.name, 1, workload.labels);
+    await Promise.all(started.values());
+  }
+
+  async #endPod({ name, process }: RunningPod): Promise<void> {
+    process.signal('SIGTERM');
+    await process.exited;
+    this.#workloads.removePod(name);
   }
 
   /** Starts the server as its container does, in a folder and on a port of this machine. Returns its address. */
@@ -114,13 +156,9 @@ export class ChartCluster {
     return `nats://127.0.0.1:${port}`;
   }
 
-  async #startPod(
-    { name: workload, labels, pod, container }: ReturnType<typeof workloadsOf>[number],
-    at: number,
-    facts: Env,
-  ) {
-    const name = `${workload}-${at}`;
-    const { uid } = this.#api.store('pods', NAMESPACE).set(name, { metadata: { labels } }).metadata;
+  async #startPod({ name: workload, labels, pod, container }: Workload, name: string, facts: Env): Promise<RunningPod> {
+    const pods = this.#api.store('pods', NAMESPACE);
+    const { uid } = (pods.get(name) ?? pods.set(name, { metadata: { labels } })).metadata;
     const fields = { 'metadata.name': name, 'metadata.uid': uid, 'metadata.namespace': NAMESPACE };
     const env: Record<string, string> = environmentOf(container, { ...facts, ...fields });
     const ports = new Map<number, number>();
@@ -136,10 +174,24 @@ export class ChartCluster {
       HOME: this.#fleet.temporary,
       STATOR_ARTIFACTS_CACHE_DIR: join(this.#fleet.temporary, name),
       DYN_TCP_RPC_HOST: '127.0.0.1',
+      ...this.#plannerFiles(workload, name),
       ...(env.DYN_HTTP_HOST === undefined ? { DYN_SYSTEM_HOST: '127.0.0.1' } : { DYN_HTTP_HOST: '127.0.0.1' }),
     };
     const process = this.#fleet.spawn(container.args, { ...env, ...here });
-    this.pods.push({ name, uid, labels, container, process, ports });
+    const running = { name, uid, labels, container, process, env, ports };
+    this.pods.push(running);
+    return running;
+  }
+
+  /** Writes the fleets of a planner into a file of this machine. Other workloads have none. */
+  #plannerFiles(workload: string, pod: string): Env {
+    const maps = this.#manifests.filter(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === workload);
+    const text = maps[0]?.data?.[FLEETS];
+    if (text === undefined) return {};
+    const folder = join(this.#fleet.temporary, pod);
+    mkdirSync(folder);
+    writeFileSync(join(folder, FLEETS), text);
+    return { STATOR_PLANNER_FLEETS: join(folder, FLEETS), STATOR_PLANNER_DIR: join(folder, 'planner') };
   }
 
   #kubeconfigOf(account: string): string {
@@ -158,10 +210,14 @@ export class ChartCluster {
   async #probe(): Promise<void> {
     const services = this.#manifests.filter(({ kind }) => kind === 'Service');
     for (const pod of this.pods) {
-      const slice = sliceOf([{ name: pod.name, uid: pod.uid, isReady: await isReady(pod) }]);
-      for (const { metadata, spec } of services) {
-        const selector = Object.entries(spec.selector ?? {});
-        if (!selector.every(([label, value]) => pod.labels[label] === value)) continue;
+      const selecting = services.filter(({ spec }) =>
+        Object.entries(spec.selector ?? {}).every(([label, value]) => pod.labels[label] === value),
+      );
+      if (selecting.length === 0) continue;
+      const ready = await isReady(pod);
+      const slice = sliceOf([{ name: pod.name, uid: pod.uid, isReady: ready }]);
+      this.#workloads.setReady(pod.name, ready);
+      for (const { metadata } of selecting) {
         const name = `${metadata.name}-${pod.name}`;
         const store = this.#api.store('endpointslices', NAMESPACE);
         const before = store.get(name) as { readonly endpoints?: unknown } | undefined;
@@ -172,9 +228,13 @@ export class ChartCluster {
   }
 }
 
-async function isReady({ container, ports }: RunningPod): Promise<boolean> {
-  const probe = container.readinessProbe.httpGet;
-  const port = container.ports.find(({ name }) => name === probe?.port)?.containerPort ?? 0;
+async function isReady({ container, ports, env }: RunningPod): Promise<boolean> {
+  const { httpGet: probe, exec } = container.readinessProbe;
+  if (exec !== undefined) {
+    const [command = '', ...args] = exec.command;
+    return (await spawnProgram(command, args, { env }).exited) === 0;
+  }
+  const port = container.ports?.find(({ name }) => name === probe?.port)?.containerPort ?? 0;
   const url = `http://127.0.0.1:${ports.get(port)}${probe?.path}`;
   return fetch(url, { signal: AbortSignal.timeout(5000) }).then(
     ({ ok }) => ok,

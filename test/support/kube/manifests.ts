@@ -14,17 +14,30 @@ export interface ManifestContainer {
       readonly secretKeyRef?: { readonly key: string; readonly optional?: boolean };
     };
   }[];
-  readonly ports: readonly { readonly name: string; readonly containerPort: number }[];
-  readonly readinessProbe: { readonly httpGet?: { readonly path: string; readonly port: string } };
+  readonly ports?: readonly { readonly name: string; readonly containerPort: number }[];
+  readonly readinessProbe: {
+    readonly httpGet?: { readonly path: string; readonly port: string };
+    readonly exec?: { readonly command: readonly string[] };
+  };
   readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } };
   readonly securityContext: Readonly<Record<string, unknown>>;
+}
+
+/** A rule of a role. */
+interface ManifestRule {
+  readonly resources: readonly string[];
+  /** Names of the only objects that it is about. */
+  readonly resourceNames?: readonly string[];
+  readonly verbs: readonly string[];
 }
 
 /** An object of a manifest. */
 export interface Manifest {
   readonly kind: string;
   readonly metadata: { readonly name: string; readonly labels?: Readonly<Record<string, string>> };
-  readonly rules?: readonly { readonly resources: readonly string[]; readonly verbs: readonly string[] }[];
+  readonly rules?: readonly ManifestRule[];
+  /** Files of a ConfigMap. */
+  readonly data?: Readonly<Record<string, string>>;
   readonly spec: {
     readonly replicas?: number;
     readonly selector?: Readonly<Record<string, string>>;
@@ -52,7 +65,8 @@ export function workloadsOf(manifests: readonly Manifest[]) {
     const template = spec?.template;
     if (template === undefined) return [];
     const [container] = template.spec.containers;
-    return [{ name, replicas: spec.replicas ?? 1, labels: template.metadata.labels, pod: template.spec, container }];
+    const { labels } = template.metadata;
+    return [{ name, replicas: spec.replicas, labels, pod: template.spec, container }];
   });
 }
 

@@ -1,16 +1,18 @@
 import type { Clock } from '../../../shared/clock/index.ts';
 import type { FakeApiServer } from './api-server.ts';
-import type { KubeObject } from './object-store.ts';
+import type { KubeObject, ObjectStore } from './object-store.ts';
 
 /** Facts of a cluster that runs workloads. */
 export interface WorkloadsOptions {
   readonly clock: Clock;
   /** GPUs of the cluster. A replica needs one. @default 1000 */
   readonly gpus?: number;
-  /** Time from a pod on a node to one that is ready. */
-  readonly startMs: number;
-  /** Time in which a pod ends. */
-  readonly endMs: number;
+  /** Time from a pod on a node to one that is ready. @default the caller says when, with `setReady` */
+  readonly startMs?: number;
+  /** Time in which a pod ends. @default the caller says when, with `removePod` */
+  readonly endMs?: number;
+  /** @default default */
+  readonly namespace?: string;
 }
 
 type Plain = Readonly<Record<string, unknown>>;
@@ -26,6 +28,8 @@ const LWS = 'leaderworkerset.sigs.k8s.io';
 export class FakeWorkloads {
   readonly #api: FakeApiServer;
   readonly #options: WorkloadsOptions;
+  /** Further labels of the pods of a Deployment, by its name. */
+  readonly #labels = new Map<string, Readonly<Record<string, string>>>();
   #serial = 0;
   #gpus: number;
   /** Names of the pods whose end was ordered, in order. */
@@ -40,23 +44,24 @@ export class FakeWorkloads {
     this.#options = options;
     this.#gpus = options.gpus ?? 1000;
     for (const resource of ['deployments', 'leaderworkersets']) {
-      api.store(resource).listen(() => this.reconcile());
+      api.store(resource, options.namespace).listen(() => this.reconcile());
     }
   }
 
-  /** Adds a Deployment. */
-  addDeployment(name: string, replicas: number): void {
-    const labels = { app: name };
-    this.#api.store('deployments').set(name, {
-      metadata: { namespace: 'default' },
-      spec: { replicas, selector: { matchLabels: labels } },
+  /** Adds a Deployment. @param labels further labels of its pods */
+  addDeployment(name: string, replicas: number, labels: Readonly<Record<string, string>> = {}): void {
+    const { namespace = 'default' } = this.#options;
+    this.#labels.set(name, labels);
+    this.#store('deployments').set(name, {
+      metadata: { namespace },
+      spec: { replicas, selector: { matchLabels: { app: name } } },
     });
   }
 
   /** Adds a LeaderWorkerSet whose groups have `size` pods. */
   addGroups(name: string, replicas: number, size: number): void {
     const labels = { [`${LWS}/name`]: name, [`${LWS}/worker-index`]: '0' };
-    this.#api.store('leaderworkersets').set(name, {
+    this.#store('leaderworkersets').set(name, {
       metadata: { namespace: 'default' },
       spec: { replicas, size, selector: { matchLabels: labels } },
     });
@@ -68,11 +73,11 @@ export class FakeWorkloads {
   }
 
   replicasOf(name: string, resource = 'deployments'): number {
-    return Number(specOf(this.#api.store(resource).get(name)).replicas);
+    return Number(specOf(this.#store(resource).get(name)).replicas);
   }
 
   setReplicas(name: string, replicas: number, resource = 'deployments'): void {
-    this.#api.store(resource).merge(name, { spec: { replicas } });
+    this.#store(resource).merge(name, { spec: { replicas } });
   }
 
   /** Names of the pods of a workload that are not ending. */
@@ -81,12 +86,18 @@ export class FakeWorkloads {
   }
 
   isReady(pod: string): boolean {
-    const ready = conditionsOf(this.#api.store('pods').get(pod)).find(({ type }) => type === 'Ready');
+    const ready = conditionsOf(this.#store('pods').get(pod)).find(({ type }) => type === 'Ready');
     return ready?.status === 'True';
   }
 
   setReady(pod: string, isReady: boolean): void {
     this.#condition(pod, 'Ready', isReady ? 'True' : 'False');
+  }
+
+  /** Removes a pod that has ended. */
+  removePod(pod: string): void {
+    this.#store('pods').remove(pod);
+    this.reconcile();
   }
 
   /** Adds a pod of another template, as during a rollout. */
@@ -98,10 +109,10 @@ export class FakeWorkloads {
   /** Does what controllers and scheduler do. */
   reconcile(): void {
     if (!this.isActing) return;
-    for (const { metadata, spec } of this.#api.store('deployments').objects) {
+    for (const { metadata, spec } of this.#store('deployments').objects) {
       this.#scaleDeployment(metadata.name, Number((spec as Plain).replicas));
     }
-    for (const { metadata, spec } of this.#api.store('leaderworkersets').objects) {
+    for (const { metadata, spec } of this.#store('leaderworkersets').objects) {
       this.#scaleGroups(metadata.name, Number((spec as Plain).replicas), Number((spec as Plain).size));
     }
     this.#schedule();
@@ -118,7 +129,7 @@ export class FakeWorkloads {
 
   #scaleGroups(name: string, replicas: number, size: number): void {
     const active = this.#active(name);
-    const has = (pod: string): boolean => this.#api.store('pods').get(pod) !== undefined;
+    const has = (pod: string): boolean => this.#store('pods').get(pod) !== undefined;
     for (let group = 0; group < replicas; group++) {
       for (let at = 0; at < size; at++) {
         const pod = at === 0 ? `${name}-${group}` : `${name}-${group}-${at}`;
@@ -133,8 +144,8 @@ export class FakeWorkloads {
 
   #create(app: string, pod: string, labels: Readonly<Record<string, string>>): void {
     const creationTimestamp = this.#now();
-    this.#api.store('pods').set(pod, {
-      metadata: { labels: { app, ...labels }, creationTimestamp },
+    this.#store('pods').set(pod, {
+      metadata: { labels: { ...this.#labels.get(app), app, ...labels }, creationTimestamp },
       spec: {},
       status: { phase: 'Pending', conditions: [] },
     });
@@ -142,17 +153,15 @@ export class FakeWorkloads {
 
   #end(pod: string): void {
     this.ended.push(pod);
-    this.#api.store('pods').merge(pod, { metadata: { deletionTimestamp: this.#now() } });
-    this.#options.clock.after(this.#options.endMs, () => {
-      this.#api.store('pods').remove(pod);
-      this.reconcile();
-    });
+    this.#store('pods').merge(pod, { metadata: { deletionTimestamp: this.#now() } });
+    const { clock, endMs } = this.#options;
+    if (endMs !== undefined) clock.after(endMs, () => this.removePod(pod));
   }
 
   /** Gives pods a node while there are GPUs, and tells the others why not. */
   #schedule(): void {
     const { clock, startMs } = this.#options;
-    const pods = this.#api.store('pods').objects;
+    const pods = this.#store('pods').objects;
     let free = this.#gpus - pods.filter((pod) => specOf(pod).nodeName !== undefined).length;
     for (const pod of pods.filter((each) => specOf(each).nodeName === undefined && isActive(each))) {
       const { name, uid } = pod.metadata;
@@ -164,24 +173,29 @@ export class FakeWorkloads {
       const waiting = this.waiting.get(pod.metadata.labels?.app ?? '');
       if (waiting !== undefined) {
         const status = { containerStatuses: [{ state: { waiting }, started: false, restartCount: 0 }] };
-        this.#api.store('pods').merge(name, { spec: { nodeName: 'node' }, status });
+        this.#store('pods').merge(name, { spec: { nodeName: 'node' }, status });
         this.#condition(name, 'PodScheduled', 'True');
         this.#condition(name, 'Ready', 'False');
         continue;
       }
       const running = { state: { running: { startedAt: this.#now() } }, started: true, restartCount: 0 };
       const status = { phase: 'Running', containerStatuses: [running] };
-      this.#api.store('pods').merge(name, { spec: { nodeName: 'node' }, status });
+      this.#store('pods').merge(name, { spec: { nodeName: 'node' }, status });
       this.#condition(name, 'PodScheduled', 'True');
       this.#condition(name, 'Ready', 'False');
+      if (startMs === undefined) continue;
       clock.after(startMs, () => {
-        if (this.#api.store('pods').get(name)?.metadata.uid === uid) this.setReady(name, true);
+        if (this.#store('pods').get(name)?.metadata.uid === uid) this.setReady(name, true);
       });
     }
   }
 
+  #store(resource: string): ObjectStore {
+    return this.#api.store(resource, this.#options.namespace);
+  }
+
   #condition(pod: string, type: string, status: string, more: Plain = {}): void {
-    const store = this.#api.store('pods');
+    const store = this.#store('pods');
     const conditions = conditionsOf(store.get(pod));
     const before = conditions.find((each) => each.type === type);
     if (before?.status === status) return;
@@ -191,7 +205,7 @@ export class FakeWorkloads {
   }
 
   #active(name: string): readonly KubeObject[] {
-    return this.#api.store('pods').objects.filter((pod) => pod.metadata.labels?.app === name && isActive(pod));
+    return this.#store('pods').objects.filter((pod) => pod.metadata.labels?.app === name && isActive(pod));
   }
 
   /** The API has times in whole seconds. */
