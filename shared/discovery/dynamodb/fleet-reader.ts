@@ -59,8 +59,8 @@ const VIEW_TTL_MS = 3000;
  */
 const CATALOGUE_EVERY = 15;
 /**
- * Number of readings with which the gatherer also reads the catalogue after the fleet has got a new card: workers write
- * the model there after their lease, and a model must be known even if its only worker leaves soon.
+ * Number of readings with which the gatherer also reads the catalogue after the fleet has got a new card. Workers write
+ * the model there after their lease. A model must be known even if its only worker leaves soon.
  */
 const CATALOGUE_READS_OF_CARD = 3;
 /** Interval at which the gatherer extends the life of the catalogue's cards. */
