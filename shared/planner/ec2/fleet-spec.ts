@@ -99,13 +99,22 @@ const PROBLEMS_MAX = 8;
  * @throws FleetSpecError
  */
 export function readFleetSpecs(text: string, where: string): FleetSpecs {
+  return readSpecs(fleets, text, where);
+}
+
+/**
+ * Reads JSON that has the shape of a schema.
+ * @param where name of the setting, for the message
+ * @throws FleetSpecError
+ */
+export function readSpecs<Schema extends z.ZodType>(schema: Schema, text: string, where: string): z.infer<Schema> {
   let raw: unknown;
   try {
     raw = JSON.parse(text);
   } catch {
     throw new FleetSpecError(`${where} is not JSON`);
   }
-  const read = fleets.safeParse(raw);
+  const read = schema.safeParse(raw);
   if (read.success) return read.data;
   throw new FleetSpecError(describeProblems(read.error, raw, where));
 }

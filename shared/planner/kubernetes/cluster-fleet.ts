@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { describeProblems, type FleetSpec, FleetSpecError, type PoolSpec } from '../ec2/fleet-spec.ts';
+import { type FleetSpec, type PoolSpec, readSpecs } from '../ec2/fleet-spec.ts';
 import type { PerPool, Pool } from '../types.ts';
 import { parseWorkload, type Workload } from './workload.ts';
 
@@ -120,15 +120,8 @@ const START_S_MIN = 60;
  * @throws FleetSpecError
  */
 export function readClusterFleets(text: string, where: string) {
-  let raw: unknown;
-  try {
-    raw = JSON.parse(text);
-  } catch {
-    throw new FleetSpecError(`${where} is not JSON`);
-  }
-  const read = fleets.safeParse(raw);
-  if (!read.success) throw new FleetSpecError(describeProblems(read.error, raw, where));
-  return { gpusMax: read.data.gpusMax, fleets: read.data.fleets.map(clusterFleet) };
+  const read = readSpecs(fleets, text, where);
+  return { gpusMax: read.gpusMax, fleets: read.fleets.map(clusterFleet) };
 }
 
 /** A replica is one worker and one instance, so an option never ends a part of a worker. */

@@ -1,15 +1,15 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { createServer as createTlsServer, type Server as TlsServer } from 'node:tls';
+import type { Server as TlsServer } from 'node:tls';
 import type { Clock } from '../../../clock/index.ts';
 import { reasonOf, type ServeError } from '../../../errors/index.ts';
 import { formatHostPort, listenInRange } from '../../listen-address.ts';
-import { explainHandshake } from '../frames/peer-trust.ts';
 import { Unproven } from '../frames/unproven.ts';
 import type { RequestPlaneObserver } from '../observer.ts';
 import { type PlaneServerTls, serverTlsOptions } from '../tcp/tls.ts';
 import { HomeConnection, type HomeOwner, type HomeStream } from './home-connection.ts';
 import { addressOf, type CallHomeSettings } from './home-settings.ts';
+import { tlsServer } from './tls-server.ts';
 
 const CONNECTIONS_MAX = 16_384;
 const SOCKET_OPTIONS = { noDelay: true, allowHalfOpen: true };
@@ -49,7 +49,9 @@ export class CallHome implements HomeOwner {
     server.unref();
     server.on('error', () => observer.connectionError()); // error of an accept: the listener continues
     const address = formatHostPort(advertise, (server.address() as AddressInfo).port); // of a listening TCP server
-    const securing = settings.tls && secure(settings.tls, settings.handshakeTimeoutMs, observer);
+    const { tls, handshakeTimeoutMs: handshakeTimeout } = settings;
+    const secure = tls && { ...SOCKET_OPTIONS, ...serverTlsOptions(tls), handshakeTimeout };
+    const securing = secure && tlsServer(secure, 'worker', observer);
     const home = new CallHome(server, securing, address);
     const accept = (socket: Socket): void => {
       home.#add(
@@ -107,18 +109,4 @@ export class CallHome implements HomeOwner {
     this.#connections.add(connection);
     this.#unproven.add(connection);
   }
-}
-
-/** Returns a server for handshakes on sockets that are passed to it; it does not listen itself. */
-function secure(tls: PlaneServerTls, handshakeTimeout: number, observer: RequestPlaneObserver): TlsServer {
-  const server = createTlsServer({ ...SOCKET_OPTIONS, ...serverTlsOptions(tls), handshakeTimeout });
-  server.on('tlsClientError', (error, socket) => {
-    observer.connectionError();
-    if (explainHandshake(error, 'worker') !== undefined) {
-      const reason = `TLS with it failed (${reasonOf(error)}): set DYN_TCP_TLS_* alike here and at the worker`;
-      observer.peerRefused?.(socket.remoteAddress ?? 'a worker', reason);
-    } // any other failure may pass
-    socket.destroy();
-  });
-  return server;
 }

@@ -1,15 +1,15 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
-import { connect as connectSecurely, createServer as createTlsServer, type Server as TlsServer } from 'node:tls';
+import { connect as connectSecurely, type Server as TlsServer } from 'node:tls';
 import { reasonOf } from '../../../errors/index.ts';
 import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
-import { explainHandshake } from '../frames/peer-trust.ts';
 import { Unproven } from '../frames/unproven.ts';
-import { clientTlsOptions, type PlaneServerTls, type PlaneTls, serverTlsOptions } from '../tcp/tls.ts';
+import { clientTlsOptions, type PlaneTls, serverTlsOptions } from '../tcp/tls.ts';
 import type { PlaneHandler, PlaneServer, Transport } from '../types.ts';
 import type { AnswerLine } from './answer-line.ts';
 import { ServingConnection, type ServingHost } from './serving-connection.ts';
 import type { ServingSettings } from './serving-settings.ts';
+import { tlsServer } from './tls-server.ts';
 
 const CONNECTIONS_MAX = 16_384;
 /** Streams of one process, above what any engine takes at once. */
@@ -55,8 +55,9 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
       connection.destroy();
     });
     this.#tls = settings.tls;
-    const certificates = settings.tls?.server;
-    this.#securing = certificates && securing(certificates, settings, accept);
+    const { server: certificates, handshakeTimeoutMs: handshakeTimeout = HANDSHAKE_TIMEOUT_MS } = settings.tls ?? {};
+    const secure = certificates && { ...SOCKET_OPTIONS, ...serverTlsOptions(certificates), handshakeTimeout };
+    this.#securing = secure && tlsServer(secure, 'caller', settings.observer).on('secureConnection', accept);
     this.#server = this.#securing ?? createServer(SOCKET_OPTIONS, accept);
     this.#server.maxConnections = CONNECTIONS_MAX;
     this.#server.on('connection', (socket: Socket) => {
@@ -152,21 +153,6 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
     for (const line of [...this.#lines]) line.destroy();
     await closed;
   }
-}
-
-/** Returns a server whose callers prove themselves as the certificates say. */
-function securing(tls: PlaneServerTls, { tls: all, observer }: ServingSettings, accept: (socket: Socket) => void) {
-  const handshakeTimeout = all?.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS;
-  const server = createTlsServer({ ...SOCKET_OPTIONS, ...serverTlsOptions(tls), handshakeTimeout }, accept);
-  server.on('tlsClientError', (error, socket) => {
-    observer.connectionError();
-    if (explainHandshake(error, 'caller') !== undefined) {
-      const reason = `TLS with it failed (${reasonOf(error)}): set DYN_TCP_TLS_* alike here and at the frontend`;
-      observer.peerRefused?.(socket.remoteAddress ?? 'a caller', reason);
-    } // any other failure may pass
-    socket.destroy(); // after a handshake that took too long, Node leaves it open
-  });
-  return server;
 }
 
 /** Throws one line that says what to set. */
