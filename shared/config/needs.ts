@@ -264,6 +264,7 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   natsStreamMaxAgeSecs: [is('eventPlane', 'nats')],
   natsStreamMaxMb: [is('eventPlane', 'nats')],
 
+  plannerMetricsHost: [isNot('plannerMetricsPort', 0)],
   canaryWaitTimeSecs: [on('healthCheckEnabled')],
   otelExporterOtlpEndpoint: [on('otelExportEnabled')],
   otelExporterOtlpTracesEndpoint: [on('otelExportEnabled')],

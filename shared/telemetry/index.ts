@@ -17,6 +17,7 @@ export { bucketsOf } from './metrics/buckets.ts';
 export {
   createAccessMetrics,
   createArtifactMetrics,
+  createDemandMetrics,
   createDisaggregationMetrics,
   createDiscoveryMetrics,
   createDrainMetrics,

@@ -251,7 +251,7 @@ describe('what moves metrics', () => {
     await workers[1]!.exited;
     await fleet.untilWorkers(frontend, 0);
     const held = [chat('hi'), chat('hi')];
-    await untilMoved('stator_frontend_held_requests', 'stator_frontend_hold_refused_total');
+    await untilMoved('stator_frontend_held_requests', 'stator_held_requests', 'stator_frontend_hold_refused_total');
     await Promise.all(held);
     await look();
   });

@@ -52,7 +52,7 @@ const HEADS: Readonly<Record<string, object>> = {
   router,
   'a pool of workers': router.pool('m', 'decode', 'aggregated'),
   worker,
-  planner: createPlannerMetrics(new MetricRegistry(), config, () => 1),
+  planner: createPlannerMetrics(new MetricRegistry(), config, () => 1, 'ns'),
   'a request': meter,
   ...Object.fromEntries(
     Object.entries(edge).flatMap(([name, make]) =>

@@ -32,8 +32,9 @@ export function openPlanner(deps: PlannerDeps): Promise<RunningPlanner> {
     const { namespace = scaled?.fleet.namespace ?? config.namespace } = settings;
     const registry = new MetricRegistry();
     const gpusOf = (pool: Pool): number => config[`${pool}EngineNumGpu`] ?? 1;
-    const metrics = createPlannerMetrics(registry, config, gpusOf);
-    const page = await lifetime.use(serveMetrics(registry, settings.plannerMetricsPort, clock));
+    const metrics = createPlannerMetrics(registry, config, gpusOf, namespace);
+    const { plannerMetricsHost: host, plannerMetricsPort: port } = settings;
+    const page = await lifetime.use(serveMetrics(registry, { host, port }, clock));
     const store = await lifetime.use(openPlannerStore(settings, env));
     const log = logger.for('planner');
     const { fleet, shown } = await openFleet(lifetime, deps, {

@@ -1,17 +1,20 @@
 import type { Clock } from '../../clock/index.ts';
 import type { MetricRegistry } from '../../telemetry/index.ts';
-import { type LoopbackServer, serveLoopback } from './serve-loopback.ts';
+import { type PageAddress, type PageServer, servePage } from './serve-loopback.ts';
 
-/** Serves `/metrics` on loopback; undefined for port 0. @throws Error with one line if the port is taken */
+/**
+ * Serves `/metrics`; undefined for port 0. Beyond loopback, every client that reaches the port may read it.
+ * @throws Error with one line if the address cannot be used
+ */
 export async function serveMetrics(
   registry: MetricRegistry,
-  port: number,
+  address: PageAddress,
   clock: Clock,
-): Promise<LoopbackServer | undefined> {
-  if (port === 0) return undefined;
-  const server = await serveLoopback(
+): Promise<PageServer | undefined> {
+  if (address.port === 0) return undefined;
+  const server = await servePage(
     'metrics (PLANNER_PROMETHEUS_PORT)',
-    port,
+    address,
     (request, response) => {
       if (request.url !== '/metrics') {
         response.writeHead(404).end('only /metrics is here\n');

@@ -135,7 +135,13 @@ export const plannerProcessRows = {
     names: '--planner-metrics-port PLANNER_PROMETHEUS_PORT',
     note: '0 = off',
     default: 0,
-    about: "Port of the planner's own /metrics, on loopback.",
+    about: "Port of the planner's own /metrics.",
+  }),
+  plannerMetricsHost: planner.text({
+    names: '--planner-metrics-host STATOR_PLANNER_METRICS_HOST',
+    allowed: 'IP',
+    default: '127.0.0.1',
+    about: "Listen address of the planner's own /metrics; beyond loopback every client that reaches it may read it.",
   }),
   prometheusEndpoint: planner.url({
     names: '--prometheus-endpoint PROMETHEUS_ENDPOINT',

@@ -9,7 +9,7 @@ import type { HeldReporter } from '../../planner/index.ts';
 import { HELD_TOPIC, PLANNER_EVENT_VERSION, type PlannerEventOf } from '../../protocol/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import { type RoutableWorker, type Router, withChoose } from '../../router/index.ts';
-import { createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
+import { createDemandMetrics, createHoldMetrics, type Logger, type MetricRegistry } from '../../telemetry/index.ts';
 
 /** Longest waits for a worker that a host can keep, whatever the settings say. */
 export interface HoldBounds {
@@ -41,6 +41,8 @@ interface HoldDeps extends TimeAndChance {
   fleetOf(model: string): { readonly namespace: string; readonly ownName: string } | undefined;
   /** Returns the name that clients use for a model, from the name that its workers use. @default the same name */
   readonly nameOf?: (ownName: string) => string;
+  /** Returns the models that clients may ask for, by their names for clients. @default those with waiting requests */
+  readonly models?: () => readonly string[];
 }
 
 /** The queue in which requests wait for workers, and the events that ask planners for some. */
@@ -63,22 +65,24 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
   const { holdTimeoutSecs = 0, holdMax, namespace = 'dynamo' } = settings;
   if (!holdsRequests(settings)) return undefined;
   const { clock, logger, registry } = deps;
+  const fleetOf = (model: string) => deps.fleetOf(model) ?? { namespace, ownName: model };
+  const countOf = (model: string): number => hold.countOf(model) + queued.count(model);
   const events = new HeldEvents(deps);
   const metrics = createHoldMetrics(registry);
   const refresh = deps.isLasting
     ? undefined
     : new WaitingRefresh(deps, () => hold.models.map((model) => deps.fleetOf(model)?.ownName ?? model));
   const want = (model: string, oldestAtMs: number): void => {
-    const count = hold.countOf(model) + queued.count(model);
-    const known = deps.fleetOf(model) ?? { namespace, ownName: model };
+    const count = countOf(model);
+    const { namespace: ofWorkers, ownName } = fleetOf(model);
     // Planners know the model only by its own name.
-    const event = events.publish(known.namespace, known.ownName, count, oldestAtMs);
+    const event = events.publish(ofWorkers, ownName, count, oldestAtMs);
     deps.outbox?.put(event);
-    deps.reports?.holds(model, { namespace: known.namespace, model: known.ownName, count, oldestAtMs });
+    deps.reports?.holds(model, { namespace: ofWorkers, model: ownName, count, oldestAtMs });
     deps.onHeld?.(event);
   };
   const left = (model: string): void => {
-    if (hold.countOf(model) + queued.count(model) === 0) deps.reports?.ends(model);
+    if (countOf(model) === 0) deps.reports?.ends(model);
   };
   const queued = new QueuedRequests({ clock, nameOf: deps.nameOf, onWaiting: want, onEmpty: left });
   const hold: ColdStartQueue = new ColdStartQueue({
@@ -98,6 +102,10 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
         want(model, oldestAtMs);
       },
     },
+  });
+  createDemandMetrics(registry).readDemandFrom(() => {
+    const models = new Set([...(deps.models?.() ?? []), ...hold.models, ...queued.models]);
+    return [...models].map((model) => ({ ...fleetOf(model), count: countOf(model) }));
   });
   return {
     hold,
@@ -296,6 +304,11 @@ export class QueuedRequests {
 
   constructor(options: QueuedRequestsOptions) {
     this.#options = options;
+  }
+
+  /** Models with waiting requests. */
+  get models(): readonly string[] {
+    return [...this.#queues.keys()];
   }
 
   /** Returns how many requests of the model wait. */

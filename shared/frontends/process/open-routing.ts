@@ -50,6 +50,7 @@ export async function openFleetRouting(
         return { namespace: wantedNamespace(settings, ownName, known.namespace), ownName };
       },
       nameOf: (ownName) => directory.shownNameOf(ownName),
+      models: () => directory.listKnown().flatMap(({ name, primaryName }) => (name === primaryName ? [name] : [])),
       outbox: feed?.outbox,
       reports,
     }),

@@ -311,6 +311,7 @@ export class FleetPlanner {
     const times = { nowMs, tickSeconds, startSeconds, minInstanceSeconds };
     const common = { store, connector, group, holder: this.#source, engines, ...times };
     this.#latest = await actOnNewest({ ...common, gpusMax, orderDrain: drainOrders(discovery) }, signal);
+    metrics?.wants(this.#model ?? '', this.#latest?.targets);
     if (this.#latest === undefined) return;
     const { decisionId: decision_id, status, decidedAtMs, problem, code, option } = this.#latest;
     const isSame = before?.decisionId === decision_id && before.status === status;

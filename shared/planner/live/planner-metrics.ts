@@ -3,8 +3,9 @@ import type { MetricRegistry } from '../../telemetry/index.ts';
 import type { PlannerConfig } from '../config.ts';
 import type { BatchOutcome } from '../decide/handle-batch.ts';
 import type { DecisionRecord } from '../store/types.ts';
-import type { Pool } from '../types.ts';
+import type { Pool, Targets } from '../types.ts';
 import type { Observed } from './connector.ts';
+import { poolGauges } from './pool-gauges.ts';
 import { decisionGauges, tickGauges } from './tick-gauges.ts';
 
 /** Metrics of a planner, under Dynamo's names. Nothing here throws or waits. */
@@ -21,6 +22,11 @@ export interface PlannerMetrics {
   ticked(outcome: BatchOutcome, seconds: number): void;
   /** Counts a failed tick. `isLate`: it took too long. */
   failed(isLate: boolean): void;
+  /**
+   * Shows how many workers each pool of the model should have.
+   * @param targets numbers of the newest decision; undefined = there is none yet
+   */
+  wants(model: string, targets: Targets | undefined): void;
   /** Notes the outcome of a decision. */
   acted(decision: DecisionRecord, wallMs: number): void;
   /** Shows the present work of a worker's ranks, as the worker reports it. */
@@ -35,14 +41,17 @@ const TICK_SECONDS = [0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30];
 /** Bounds of the histogram, up to the time after which a decision is given up. */
 const APPLY_SECONDS = [1, 5, 15, 30, 60, 120, 300, 600, 1800];
 
+/** Returns the metrics of a planner. @param namespace where its fleet is */
 export function createPlannerMetrics(
   registry: MetricRegistry,
   config: PlannerConfig,
   gpusOf: (pool: Pool) => number,
+  namespace: string,
 ): PlannerMetrics {
   const showTick = tickGauges(registry, config);
   const engines = engineGauges(registry);
   const showDecision = decisionGauges(registry, config, gpusOf);
+  const pools = poolGauges(registry, config, namespace);
   const passing = timeliness(registry);
   const counter = (name: string, help: string) => registry.counter(`stator_planner_${name}_total`, help).with();
   const held = registry.gauge('stator_planner_held_requests', 'Requests that wait for a worker.').with();
@@ -59,6 +68,7 @@ export function createPlannerMetrics(
     begins: passing.begins,
     failed: passing.failed,
     acted: passing.acted,
+    wants: pools.wants,
     unheard: passing.unheard,
     heard: (type, wallMs) => {
       events.with(type).add();
@@ -77,6 +87,7 @@ export function createPlannerMetrics(
       if (record !== undefined) decisions.add();
       if (tick === undefined) return;
       held.set(tick.held);
+      pools.ticked(tick);
       showTick(tick);
       showDecision(tick);
     },

@@ -1,5 +1,5 @@
 import { stepBounds } from './buckets.ts';
-import { type MetricRegistry, OVERFLOW_LABEL } from './registry.ts';
+import { type Gauge, type MetricRegistry, OVERFLOW_LABEL } from './registry.ts';
 
 /** Seconds; a start of a worker takes from seconds to a quarter of an hour. */
 const WAIT_SECONDS = [0.1, 0.5, 1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 900];
@@ -19,6 +19,38 @@ export function createHoldMetrics(registry: MetricRegistry) {
       if (outcome === 'refused') refused.with(model).add();
       else seconds.with(model, outcome).observe(waitedMs / 1000);
       if (outcome === 'timeout') timeouts.with(model).add();
+    },
+  };
+}
+
+/** Requests of one model that wait for a worker. */
+interface Demand {
+  /** Namespace of the model's workers. */
+  readonly namespace: string;
+  /** Name of the model at its workers. */
+  readonly ownName: string;
+  readonly count: number;
+}
+
+/**
+ * Returns the metric by which a scaler of the operator starts the first worker of a model. It has a series for each
+ * model that the process knows, also while the model has no worker.
+ */
+export function createDemandMetrics(registry: MetricRegistry) {
+  const help = 'Requests of a model that wait for a worker: held ones, and those in the queue of the own router.';
+  const family = registry.gauge('stator_held_requests', help, 'dynamo_namespace', 'model');
+  const shown = new Set<Gauge>(); // at most one for each series of the family, which has a bound
+  return {
+    /** Shows at each scrape what `read` returns. A model that it no longer names has no waiting request. */
+    readDemandFrom: (read: () => readonly Demand[]): void => {
+      registry.beforeScrape(() => {
+        for (const series of shown) series.set(0);
+        for (const { namespace, ownName, count } of read()) {
+          const series = family.with(namespace, ownName);
+          shown.add(series);
+          series.add(count);
+        }
+      });
     },
   };
 }

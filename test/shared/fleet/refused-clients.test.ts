@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { connect } from 'node:net';
 import { describe, expect, it } from 'vitest';
 import type { Clock } from '../../../shared/clock/index.ts';
-import { serveLoopback } from '../../../shared/commands/planner/serve-loopback.ts';
+import { serveLoopback, servePage } from '../../../shared/commands/planner/serve-loopback.ts';
 import { createServiceServer } from '../../../shared/fleet/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -108,5 +108,17 @@ it('takes the host of a target before the Host header on pages for this machine'
   };
   expect(await ask('http://evil.example/x', 'localhost')).toMatch(/^HTTP\/1.1 403 /);
   expect(await ask('http://localhost/x', 'evil.example')).toMatch(/^HTTP\/1.1 200 [\s\S]*path \/x/);
+  await page.close();
+});
+
+it.each([
+  ['127.0.0.1', 403],
+  ['0.0.0.0', 200],
+])('asks for the name of this machine only on loopback: %s', async (host, status) => {
+  const answer: RequestListener = (_, response) => void response.end('page');
+  const page = await servePage('a page', { host, port: 0 }, answer, new VirtualClock());
+  const client = connect({ port: Number(new URL(page.url).port), host: '127.0.0.1' });
+  client.end('GET / HTTP/1.1\r\nhost: 10.0.0.7:9085\r\nconnection: close\r\n\r\n');
+  expect((await client.toArray()).join('')).toContain(`HTTP/1.1 ${status} `);
   await page.close();
 });

@@ -42,10 +42,11 @@ function openNotedHold() {
     discovery: new MemoryDiscovery({ hub: new MemoryHub(clock), clock }),
     ...{ openEventPlane: undefined, isLasting: false },
     fleetOf: (model) => FLEETS[model],
+    models: () => ['a', 'b'],
   });
   if (opened === undefined) throw new Error('nothing is held');
   const noted = (group: string) => notes.live(group, new AbortController().signal);
-  return { clock, noted, ...opened };
+  return { clock, noted, registry, ...opened };
 }
 
 /** What a planner in the namespace hears from now on: it finds publishers in discovery. */
@@ -148,7 +149,7 @@ describe('the note of what a function holds', () => {
   });
 
   it('counts requests in the queue of the router as well, and goes with them', async () => {
-    const { clock, noted, queued, settled } = openNotedHold();
+    const { clock, noted, registry, queued, settled } = openNotedHold();
     let answer = (): void => {};
     const router = queued.watch({
       choose: ({ onQueued }: { onQueued?: (position: number) => void }) => {
@@ -161,11 +162,35 @@ describe('the note of what a function holds', () => {
     const chosen = router.choose({ pool: { key: 'a', model: 'a' } } as never, new AbortController().signal);
     await clock.advance(5000);
     expect(await noted('prod#a')).toMatchObject([{ namespace: 'prod', model: 'a', count: 1 }]);
+    expect(registry.render()).toContain('stator_held_requests{dynamo_namespace="prod",model="a"} 1\n');
     answer();
     await chosen;
     await settled();
     expect(await noted('prod#a')).toEqual([]);
     expect(clock.pendingTimers).toBe(0);
+  });
+});
+
+describe('the metric of requests that wait for a worker', () => {
+  const shown = (registry: MetricRegistry) =>
+    Object.fromEntries(
+      [
+        ...registry.render().matchAll(/^stator_held_requests\{dynamo_namespace="(\w+)",model="([\w-]+)"\} (\d+)$/gm),
+      ].map(([, namespace, model, count]) => [`${namespace}#${model}`, Number(count)]),
+    );
+
+  it('is 0 for each known model, and counts under the name that planners use', async () => {
+    const { clock, hold, registry } = openNotedHold();
+    expect(shown(registry)).toEqual({ 'prod#a': 0, 'prod#own-b': 0 });
+    const client = new AbortController();
+    const held = ['b', 'b', 'c'].map((model) =>
+      hold.until({ model, find: () => undefined, holder: {} }, client.signal),
+    );
+    for (const request of held) request.catch(() => {}); // they end with their client
+    expect(shown(registry)).toEqual({ 'prod#a': 0, 'prod#own-b': 2, 'other#c': 1 });
+    client.abort(new Error('gone'));
+    await clock.advance(0);
+    expect(shown(registry)).toEqual({ 'prod#a': 0, 'prod#own-b': 0, 'other#c': 0 });
   });
 });
 

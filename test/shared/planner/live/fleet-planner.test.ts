@@ -73,7 +73,7 @@ describe('the planner of a fleet', () => {
       apply: async () => (failed === undefined ? 'waiting' : { failed }),
     });
     const statuses: string[] = [];
-    const counted = createPlannerMetrics(new MetricRegistry(), parsePlannerConfig({}), () => 1);
+    const counted = createPlannerMetrics(new MetricRegistry(), parsePlannerConfig({}), () => 1, 'ns');
     const metrics = { ...counted, acted: ({ status }: DecisionRecord) => void statuses.push(status) };
     const { planner, pass, lines } = bedOf({ connector, metrics });
     void planner.run();
@@ -114,7 +114,7 @@ describe('a planner that hears no process', () => {
   const NOBODY = 'no worker or frontend has been heard for 30 s: nothing is decided by what they serve';
   const bedOfEars = (options: FleetPlannerBedOptions = {}) => {
     let unheard = 0;
-    const metrics = { ...createPlannerMetrics(new MetricRegistry(), parsePlannerConfig({}), () => 1) };
+    const metrics = { ...createPlannerMetrics(new MetricRegistry(), parsePlannerConfig({}), () => 1, 'ns') };
     const bed = bedOf({ ...options, metrics: { ...metrics, unheard: () => unheard++ } });
     const told = () => bed.lines.map(({ level, message }) => `${level}: ${message}`);
     const seconds = async (count: number): Promise<void> => {

@@ -18,7 +18,7 @@ const NEVER = new AbortController().signal;
 async function shown(signals: readonly SentSignal[], raw: Readonly<Record<string, unknown>> = {}) {
   const config = parsePlannerConfig({ mode: 'agg', rate_requests_per_second: 10, max_gpu_budget: 32, ...raw });
   const registry = new MetricRegistry();
-  const metrics = createPlannerMetrics(registry, config, () => 2);
+  const metrics = createPlannerMetrics(registry, config, () => 2, 'ns');
   const planner = { config, engines: { prefill: { gpus: 2 }, decode: { gpus: 2 } } };
   const store = new MemoryPlannerStore();
   let outcome: BatchOutcome | undefined;
@@ -187,7 +187,8 @@ describe('what a planner shows of its own time', () => {
 
   function bedOf(parts: FleetPlannerBedOptions = {}) {
     const registry = new MetricRegistry();
-    const metrics = createPlannerMetrics(registry, parsePlannerConfig({ mode: 'agg', max_gpu_budget: 32 }), () => 1);
+    const config = parsePlannerConfig({ mode: 'agg', max_gpu_budget: 32 });
+    const metrics = createPlannerMetrics(registry, config, () => 1, 'ns');
     const bed = fleetPlannerBed({ ...parts, metrics });
     open.push(bed.planner);
     const value = async (line: string): Promise<number | undefined> => {
@@ -225,6 +226,36 @@ describe('what a planner shows of its own time', () => {
     for (let at = 0; at < 4; at++) await pass(1000);
     expect(await value('dynamo_planner_tick_lag_seconds')).toBeCloseTo(10, 6);
     expect(await value('dynamo_planner_tick_timeout_total')).toBe(1);
+  });
+
+  it('names the workers that a model should have, and has none while it needs none', async () => {
+    const { planner, pass, workers, value } = bedOf({ model: 'm', config: { tick_seconds: 5, start_at_zero: true } });
+    const pool = 'dynamo_namespace="ns",model="m",pool="decode"';
+    const shown = async () => ({
+      wanted: await value(`stator_planner_target_replicas{${pool}}`),
+      ready: await value(`stator_planner_replicas{${pool},state="ready"}`),
+      starting: await value(`stator_planner_replicas{${pool},state="starting"}`),
+    });
+    expect((await shown()).wanted).toBeUndefined(); // a scaler would take a 0 for a decision
+    void planner.run();
+    await pass(30_000);
+    expect(await shown()).toEqual({ wanted: 0, ready: 0, starting: 0 });
+    planner.hear(heldAt(0, 0).signal);
+    await pass(5000);
+    expect(await shown()).toEqual({ wanted: 1, ready: 0, starting: 0 });
+    workers.starting = 1;
+    await pass(20_000);
+    expect(await shown()).toEqual({ wanted: 1, ready: 0, starting: 1 });
+  });
+
+  it('names the workers that are there until something is decided', async () => {
+    const { planner, pass, workers, value } = bedOf({ model: 'm', config: { tick_seconds: 5, min_endpoint: 3 } });
+    Object.assign(workers, { ready: 2, starting: 1 });
+    void planner.run();
+    await pass(30_000);
+    const line = 'stator_planner_target_replicas{dynamo_namespace="ns",model="m",pool="decode"}';
+    expect(await value('stator_planner_decisions_total')).toBe(0);
+    expect(await value(line)).toBe(3);
   });
 
   it('has how long decisions take to come about, and those that do not', async () => {
