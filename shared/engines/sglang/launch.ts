@@ -1,14 +1,15 @@
-import type { ResolvedConfig } from '../../config/index.ts';
+import { ConfigError, type ResolvedConfig } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { forKind } from '../server/embedder.ts';
 import type { LaunchCommand } from '../server/engine-process.ts';
+import { startFurtherNode } from '../server/further-node.ts';
 import { argumentsOf, launchBasics, launchEvents, servedNameOf, serverSettings } from '../server/launch.ts';
 import { launchFactsOf } from '../server/launch-facts.ts';
-import { type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
+import { argumentValue, type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
 import { openedServer } from '../server/model-files.ts';
 import { addressLeft, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
-import type { Engine, EngineKind } from '../types.ts';
+import type { Engine, EngineContext, EngineKind, SecondaryNode } from '../types.ts';
 import { sglangPorts } from './ports.ts';
 import { OPTIONAL_ARGUMENTS, SGLANG_RELEASES } from './releases.ts';
 import { SglangDialect, type SglangDialectOptions } from './sglang-dialect.ts';
@@ -27,6 +28,7 @@ export const sglang: EngineKind = {
     const engine = new ServerEngine(forKind(settings, new SglangDialect(options)), options, context);
     return openedServer(withMediaGuard(engine, settings, context.clock), config, context);
   },
+  startSecondary,
 };
 
 /** Returns the plan by which the sidecar starts SGLang: on the loopback, with metrics and KV events. */
@@ -77,4 +79,17 @@ export function sglangLaunch(config: ResolvedConfig<'worker'>): LaunchPlan {
  */
 export function createSglangEngine(options: SglangEngineOptions, deps: ServerEngineDeps): Engine {
   return new ServerEngine(new SglangDialect(options), options, deps);
+}
+
+/**
+ * Starts the part of SGLang that `--node-rank` names. SGLang itself connects its nodes by `--dist-init-addr`.
+ * @throws ConfigError for the first node, which serves requests
+ */
+async function startSecondary(
+  config: ResolvedConfig<'worker'>,
+  context: Pick<EngineContext, 'clock' | 'logger'>,
+): Promise<SecondaryNode> {
+  const rank = argumentValue(config.settings.engineArguments, '--node-rank') ?? '0';
+  if (Number(rank) > 0) return startFurtherNode(sglangLaunch(config), [], context);
+  throw new ConfigError([`--headless with --engine sglang needs --node-rank of 1 or more, not ${rank}`]);
 }

@@ -1,13 +1,13 @@
 import { networkInterfaces } from 'node:os';
-import { hideSecrets, type ResolvedConfig, type Settings } from '../../config/index.ts';
+import type { ResolvedConfig, Settings } from '../../config/index.ts';
 import { withMediaGuard } from '../media/guarded-engine.ts';
 import { createMultimodalEngine } from '../media/multimodal-engine.ts';
 import { forKind } from '../server/embedder.ts';
-import { EngineProcess, type LaunchCommand, levelOfLine } from '../server/engine-process.ts';
-import { HeldPorts } from '../server/held-ports.ts';
+import type { LaunchCommand } from '../server/engine-process.ts';
+import { startFurtherNode } from '../server/further-node.ts';
 import { argumentsOf, givenValue, launchBasics, launchEvents, servedNameOf, serverSettings } from '../server/launch.ts';
 import { launchFactsOf } from '../server/launch-facts.ts';
-import { argumentValue, type LaunchPlan, type LaunchPorts, NO_PORTS, takePorts } from '../server/launch-plan.ts';
+import { argumentValue, type LaunchPlan, type LaunchPorts, NO_PORTS } from '../server/launch-plan.ts';
 import { openedServer } from '../server/model-files.ts';
 import { addressLeft, isOpen, leftOpen, logPassed, templateOf, valueOfVariable } from '../server/passed-arguments.ts';
 import { ServerEngine, type ServerEngineDeps, type ServerEngineOptions } from '../server/server-engine.ts';
@@ -146,33 +146,13 @@ export function createVllmEngine(options: VllmEngineOptions, deps: ServerEngineD
   return new ServerEngine(new VllmDialect(options), options, deps);
 }
 
-const STOP_GRACE_MS = 2000;
-
 /**
  * Starts `vllm serve --headless`. vLLM itself connects its nodes: `--data-parallel-address`,
- * `--data-parallel-start-rank` and the like are among the engine's arguments.
+ * `--data-parallel-start-rank`, `--nnodes`, `--node-rank` and the like are among the engine's arguments.
  */
-async function startSecondary(
+function startSecondary(
   config: ResolvedConfig<'worker'>,
-  { clock, logger }: Pick<EngineContext, 'clock' | 'logger'>,
+  context: Pick<EngineContext, 'clock' | 'logger'>,
 ): Promise<SecondaryNode> {
-  const plan = vllmLaunch(config);
-  const held = new HeldPorts();
-  try {
-    const planned = plan.command(await takePorts(plan, held));
-    const command = { ...planned, args: [...planned.args, '--headless'] };
-    const args = hideSecrets(command.args).join(' ');
-    logger.info('starting a secondary node of the engine', { program: command.program, args });
-    const process = new EngineProcess({ command, clock, onLine: (line) => logger[levelOfLine(line)](line) });
-    return {
-      exit: process.ended.then(({ reason }) => new Error(reason)),
-      async stop() {
-        await process.stop(STOP_GRACE_MS);
-        held.release();
-      },
-    };
-  } catch (thrown) {
-    held.release();
-    throw thrown;
-  }
+  return startFurtherNode(vllmLaunch(config), ['--headless'], context);
 }

@@ -27,7 +27,7 @@ export async function startSecondaryNode(
   const kind = await engineKind(settings);
   const startSecondary = kind.startSecondary?.bind(kind);
   if (startSecondary === undefined) {
-    throw new ConfigError([`--headless needs --engine vllm: ${settings.engine} has no such nodes`]);
+    throw new ConfigError([`--headless needs --engine vllm or sglang: ${settings.engine} has no such nodes`]);
   }
   if (settings.engineUrl !== undefined) throw new ConfigError(['--headless starts an engine: leave --engine-url out']);
   return Lifetime.compose(async (lifetime) => {

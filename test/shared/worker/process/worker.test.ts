@@ -130,6 +130,23 @@ describe('a worker process', () => {
       expect((await worker.engineExit).message).toContain('ended with SIGTERM');
     });
 
+    it('of SGLang runs the part that its rank names, and no other', async () => {
+      const port = await freePort();
+      const flags = ['--engine=sglang', ...ENGINE, '--headless'];
+      const env = { DYN_SYSTEM_PORT: `${port}`, DYN_SYSTEM_HOST: '127.0.0.1' };
+      await expect(start([...flags, '--', '--node-rank', '0'], env)).rejects.toThrow(
+        '--headless with --engine sglang needs --node-rank of 1 or more, not 0',
+      );
+      const group = ['--nnodes', '2', '--node-rank', '1', '--dist-init-addr', '10.0.0.1:20000'];
+      const { worker, lines } = await start([...flags, '--', ...group], env);
+      expect(worker.workers).toEqual([]);
+      const health = await fetch(`http://127.0.0.1:${port}/health`);
+      expect(await health.json()).toMatchObject({ status: 'ready', endpoints: { engine: 'ready' } });
+      const { args } = lines.find(({ message }) => message.startsWith('starting a secondary node'))?.fields ?? {};
+      expect(args).toMatch(/ --nnodes 2 --node-rank 1 --dist-init-addr 10\.0\.0\.1:20000$/);
+      await worker.drain();
+    });
+
     it('that cannot start keeps no port from others', async () => {
       const [statusPort, port] = [await freePort(), await freePort()];
       const flags = ['--engine=vllm', ...ENGINE, '--headless', '--engine-ports=30000-30001', '--', '--port', `${port}`];
@@ -143,7 +160,9 @@ describe('a worker process', () => {
     });
 
     it('is refused where there is nothing to be a node of', async () => {
-      await expect(start(['--engine=mocker', '--headless'])).rejects.toThrow('--headless needs --engine vllm');
+      await expect(start(['--engine=mocker', '--headless'])).rejects.toThrow(
+        '--headless needs --engine vllm or sglang',
+      );
       const attached = ['--engine=vllm', '--engine-url=http://127.0.0.1:1', '--headless'];
       await expect(start(attached)).rejects.toThrow('leave --engine-url out');
     });
