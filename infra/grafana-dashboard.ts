@@ -62,6 +62,34 @@ const PANELS: readonly Panel[] = [
     queries: { '{{model}}': 'max by (model) (stator_frontend_stalled_workers)' },
   },
   {
+    title: 'Requests that wait for a worker',
+    unit: 'short',
+    queries: { '{{model}}': 'sum by (model) (stator_held_requests)' },
+  },
+  {
+    title: 'Time that held requests waited',
+    unit: 's',
+    queries: {
+      '{{model}} p95': `histogram_quantile(0.95, sum by (le, model) (${rate('stator_frontend_hold_seconds_bucket')}))`,
+    },
+  },
+  {
+    title: 'Workers that planners want, and those there are',
+    unit: 'short',
+    queries: {
+      '{{model}} {{pool}} wanted': 'sum by (model, pool) (stator_planner_target_replicas)',
+      '{{model}} {{pool}} {{state}}': 'sum by (model, pool, state) (stator_planner_replicas)',
+    },
+  },
+  {
+    title: 'Planners that miss capacity, and decisions that were not carried out in an hour',
+    unit: 'short',
+    queries: {
+      'without capacity': 'sum(stator_planner_stalled)',
+      '{{status}}': 'sum by (status) (increase(stator_planner_unapplied_decisions_total[1h]))',
+    },
+  },
+  {
     title: 'Delay of the event loop of frontends',
     unit: 's',
     queries: {
