@@ -98,6 +98,57 @@ describe.skipIf(helm === '')('the planner of the Helm chart', () => {
     });
   });
 
+  it('is one for each model, with ports of its own and one folder', () => {
+    const values = ['--values', 'deploy/kubernetes/values/models.yaml'];
+    const rendered = readManifests(renderChart(helm, ...values));
+    const map = rendered.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'stator-planner');
+    const { fleets, gpusMax } = readClusterFleets(map?.data?.['fleets.json'] ?? '', 'the values');
+    expect(gpusMax).toBe(16);
+    expect(fleets.map(({ model }) => model)).toEqual(['Qwen/Qwen3-8B', 'large']);
+    const configs = fleets.map((fleet) => parsePlannerConfig(fleetPreset(fleet)));
+    expect(configs).toMatchObject([
+      { rateRequestsPerSecond: 12, maxGpuBudget: 8, minEndpoint: 1, liveDashboardPort: 8080, controlApiPort: 9086 },
+      { rateRequestsPerSecond: 3, maxGpuBudget: 8, minEndpoint: 0, liveDashboardPort: 8180, controlApiPort: 9186 },
+    ]);
+    const workloads = workloadsOf(rendered);
+    const facts = new Proxy({}, { get: () => 'f' }) as Readonly<Record<string, string>>;
+    const planners = workloads.filter(({ name }) => name === 'stator-planner').map(({ container }) => container);
+    expect(planners.map(({ name }) => name)).toEqual(['main', '2-large']);
+    const common = { STATOR_PLANNER_DIR: '/data/planner', STATOR_PLANNER_FLEETS: '/etc/stator/fleets.json' };
+    expect(planners.map((container) => environmentOf(container, facts))).toMatchObject([
+      { ...common, STATOR_PLANNER_MODEL: 'Qwen/Qwen3-8B', PLANNER_PROMETHEUS_PORT: '9085' },
+      { ...common, STATOR_PLANNER_MODEL: 'large', PLANNER_PROMETHEUS_PORT: '9185' },
+    ]);
+    const frontend = workloads.find(({ name }) => name === 'stator-frontend');
+    expect(frontend && environmentOf(frontend.container, facts)).toMatchObject({
+      STATOR_PLANNED_MODELS: 'dynamo#Qwen/Qwen3-8B,dynamo#large',
+    });
+  });
+
+  it('counts a worker of several pods by all its GPUs, and sets the number of groups', () => {
+    const group = [...POOL, ...entry(0, 'a'), 'workers.a.engine=vllm', 'workers.a.nodes=2', 'workers.a.gpus=8'];
+    const values = [...group, 'planner.config.rate_requests_per_second=1'];
+    const rendered = readManifests(renderChart(helm, ...setting(values)));
+    const map = rendered.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'stator-planner');
+    expect(readClusterFleets(map?.data?.['fleets.json'] ?? '', 'the values').fleets).toMatchObject([
+      { pools: { decode: { gpusPerReplica: 16, options: [{ group: 'LeaderWorkerSet/stator-worker-a' }] } } },
+    ]);
+    const role = rendered.find(({ kind, metadata }) => kind === 'Role' && metadata.name === 'stator-planner');
+    expect(role?.rules).toContainEqual({
+      apiGroups: ['leaderworkerset.x-k8s.io'],
+      resources: ['leaderworkersets/scale'],
+      resourceNames: ['stator-worker-a'],
+      verbs: ['get', 'update'],
+    });
+  });
+
+  it('may change nothing if it only advises', () => {
+    const rendered = readManifests(renderChart(helm, ...setting([...ONE, 'planner.config.advisory=true'])));
+    const role = rendered.find(({ kind, metadata }) => kind === 'Role' && metadata.name === 'stator-planner');
+    const verbs = new Set(role?.rules?.flatMap((rule) => rule.verbs));
+    expect([...verbs].sort()).toEqual(['get', 'list', 'watch']);
+  });
+
   it('decides the numbers of its workers, and of no others', () => {
     const workers = workloadsOf(manifests).filter(({ labels }) => labels['app.kubernetes.io/component'] === 'worker');
     expect(Object.fromEntries(workers.map(({ name, replicas }) => [name, replicas]))).toEqual({
@@ -125,10 +176,10 @@ describe.skipIf(helm === '')('the planner of the Helm chart', () => {
     });
   });
 
-  it('is open to no pod, and may connect to NATS', () => {
+  it('shows pods of its namespace only its metrics, and may connect to NATS', () => {
     const policy = (name: string) =>
       JSON.stringify(manifests.find(({ kind, metadata }) => kind === 'NetworkPolicy' && metadata.name === name));
-    expect(policy('stator-planner')).toContain('"ingress":[]');
+    expect(policy('stator-planner')).toContain('"ingress":[{"ports":[{"port":9085}],"from":[{"podSelector":{}}]}]');
     expect(policy('stator-nats')).toContain('"app.kubernetes.io/component":"planner"');
   });
 
@@ -140,7 +191,17 @@ describe.skipIf(helm === '')('the planner of the Helm chart', () => {
     [[...ONE, 'planner.pools[0].min=4'], /planner\.pools\[0\]\.min: must not exceed max \(3\)/],
     [[...ONE, 'planner.pools[0].market=auction'], /\/planner\/pools\/0\/market/],
     [[...ONE, ...entry(1, 'a')], /planner\.pools\[1\]\.pool: a is there twice/],
-    [[...ONE, ...second('engine=mocker', 'model=other')], /\[1\]\.pool: b serves other.*one model, here m/],
+    [
+      [...ONE, ...second('engine=mocker', 'model=other'), 'planner.model=x'],
+      /planner\.model: the pools serve 2 models/,
+    ],
+    [
+      [...ONE, ...second('engine=mocker', 'model=other'), 'planner.models.m.name=other'],
+      /two models have the name other/,
+    ],
+    [[...ONE, 'planner.models.z.name=y'], /planner\.models: no pool of workers serves z/],
+    [[...ONE, 'planner.models.m.rate=1'], /\/planner\/models\/m'.*rate/],
+    [[...ONE, 'workers.a.autoscaled=true'], /workers\.a\.autoscaled: the planner scales the pool/],
     [[...ONE, ...second('engine=mocker', 'model=m', 'mode=decode')], /\[1\]\.pool: b has the mode decode/],
     [[...ONE, ...second('engine=vllm', 'model=m', 'gpus=2')], /workers\.b\.gpus.*same number, here 1/],
     [[...ONE, 'workers.a.engine=vllm'], /planner\.config\.rate_requests_per_second: needed/],

@@ -5,7 +5,7 @@ import { parse } from 'yaml';
 import packageJson from '../../package.json' with { type: 'json' };
 import { machineToCome, type Process, resolveConfig } from '../../shared/config/index.ts';
 import { chartFiles, EXAMPLES, KUBERNETES, plainManifests, renderChart } from '../support/docs/render-kubernetes.ts';
-import { environmentOf, readManifests, workloadsOf } from '../support/kube/manifests.ts';
+import { environmentOf, type Manifest, readManifests, workloadsOf } from '../support/kube/manifests.ts';
 import { PLANNED } from '../support/kube/planned-values.ts';
 
 const helm = process.env.STATOR_TEST_HELM_BIN ?? '';
@@ -20,12 +20,27 @@ const EVERYTHING = [
   ...['workers.first.arguments[0]=--kv-transfer-config={"kv_connector":"NixlConnector"\\,"kv_role":"kv_both"}'],
   ...['workers.first.cache.claim=models', 'networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8'],
 ].flatMap((value) => ['--set', value]);
+/** Values of workers that need two pods, and of one that a scaler of the operator scales. */
+const GROUPS = [
+  ...['planner.enabled=true', 'planner.config.rate_requests_per_second=2', 'planner.config.advisory=true'],
+  ...['planner.pools[0].pool=wide', 'planner.pools[0].min=0', 'planner.pools[0].max=2'],
+  ...['workers.wide.engine=vllm', 'workers.wide.model=m', 'workers.wide.nodes=2', 'workers.wide.gpus=8'],
+  ...['workers.wide.arguments[0]=--tensor-parallel-size=16', 'workers.wide.exclusiveTopology=example.com/rack'],
+  ...['workers.tall.engine=sglang', 'workers.tall.model=n', 'workers.tall.nodes=4', 'workers.tall.rollout=replace'],
+  ...['workers.own.engine=mocker', 'workers.own.model=o', 'workers.own.autoscaled=true'],
+].flatMap((value) => ['--set', value]);
 const RENDERED: readonly (readonly [name: string, args: readonly string[]])[] = [
   ...EXAMPLES.map((name) => [name, ['--values', `deploy/kubernetes/values/${name}.yaml`]] as const),
   ['everything', EVERYTHING],
   ['ZeroMQ', [...EVERYTHING, '--set', 'events=zmq']],
   ['a planner', PLANNED],
   ['a planner and ZeroMQ', [...PLANNED, '--set', 'events=zmq', '--set', 'planner.storageGb=0']],
+  ['NATS with TLS', [...PLANNED, '--set', 'nats.tls.secret=nats-certificate']],
+  [
+    'NATS of your own with TLS',
+    [...EVERYTHING, '--set', 'nats.enabled=false,nats.url=tls://other:4222,nats.tls.ca=ca,nats.tls.client=mine'],
+  ],
+  ['workers of two pods', [...GROUPS, '--set', 'events=zmq']],
   ['NATS of your own', [...EVERYTHING, '--set', 'nats.enabled=false,nats.url=nats://other:4222,nats.users=true']],
 ];
 /** Stands in for every secret and field of the pod. */
@@ -110,9 +125,73 @@ describe.skipIf(helm === '')('the Helm chart', () => {
     ['workers.a.engine=vllm,workers.a.model=m,workers.a.env.POD_NAME=x', /workers\.a\.env\.POD_NAME/],
     ['nats.enabled=false', /nats\.url/],
     ['nats.url=http://nats', /\/nats\/url/],
+    ['nats.tls.ca=ca', /nats\.tls\.ca: needs nats\.tls\.secret/],
+    ['nats.tls.client=mine', /nats\.tls\.client: .*nats\.enabled: false/],
+    ['nats.tls.secret=Nats', /\/nats\/tls\/secret/],
+    ['nats.enabled=false,nats.url=tls://a:4222,nats.tls.secret=mine', /nats\.tls\.secret: .*nats\.tls\.ca/],
+    ['nats.enabled=false,nats.url=nats://a:4222,nats.tls.ca=ca', /nats\.url: must begin with tls:\/\//],
+    ['workers.a.engine=mocker,workers.a.model=m,workers.a.nodes=2', /workers\.a\.nodes/],
+    ['workers.a.engine=vllm,workers.a.model=m,workers.a.nodes=0', /\/workers\/a\/nodes/],
+    ['workers.a.engine=vllm,workers.a.model=m,workers.a.exclusiveTopology=rack', /exclusiveTopology.*set nodes/],
+    [
+      'workers.a.engine=mocker,workers.a.model=m,workers.a.autoscaled=true,workers.a.replicas=2',
+      /workers\.a\.replicas/,
+    ],
+    [
+      'workers.a.engine=vllm,workers.a.model=m,workers.a.nodes=2,workers.a.arguments[0]=--node_rank=1',
+      /workers\.a\.arguments: the chart sets --node_rank=1/,
+    ],
     ['secret=', /\/secret/],
   ])('refuses %s by its name', (value, message) => {
     expect(refusal(value)).toMatch(message);
+  });
+
+  it('runs an engine that needs several pods as a group of them', () => {
+    const manifests = readManifests(renderChart(helm, ...GROUPS));
+    const argumentsOf = (pool: string, isFirst: boolean) =>
+      workloadsOf(manifests).find((each) => each.name === `stator-worker-${pool}` && each.isFirst === isFirst)
+        ?.container.args;
+    const group = ['--nnodes=$(LWS_GROUP_SIZE)', '--node-rank=$(LWS_WORKER_INDEX)'];
+    const vllm = [...group, '--master-addr=$(LWS_LEADER_ADDRESS)', '--distributed-executor-backend=mp'];
+    const wide = ['worker', '--engine=vllm', '--model=m', '--tensor-parallel-size=16', ...vllm];
+    expect(argumentsOf('wide', true)).toEqual(wide);
+    expect(argumentsOf('wide', false)).toEqual([...wide, '--headless']);
+    const sglang = [...group, '--dist-init-addr=$(LWS_LEADER_ADDRESS):20000'];
+    expect(argumentsOf('tall', false)).toEqual(['worker', '--engine=sglang', '--model=n', ...sglang, '--headless']);
+    const sets = manifests.filter(({ kind }) => kind === 'LeaderWorkerSet');
+    expect(sets).toMatchObject([
+      { metadata: { name: 'stator-worker-tall' }, spec: { replicas: 1, leaderWorkerTemplate: { size: 4 } } },
+      {
+        metadata: {
+          name: 'stator-worker-wide',
+          annotations: { 'leaderworkerset.sigs.k8s.io/exclusive-topology': 'example.com/rack' },
+        },
+        spec: { leaderWorkerTemplate: { size: 2 } },
+      },
+    ]);
+    expect(sets[1]?.spec.replicas).toBeUndefined();
+  });
+
+  it('holds requests for a model that a scaler of yours scales, and leaves its number of pods out', () => {
+    const own = ['workers.own.engine=mocker', 'workers.own.model=o', 'workers.own.autoscaled=true'];
+    const workloads = workloadsOf(readManifests(renderChart(helm, ...own.flatMap((value) => ['--set', value]))));
+    const frontend = workloads.find(({ name }) => name === 'stator-frontend');
+    expect(frontend && environmentOf(frontend.container, FACTS)).toMatchObject({
+      STATOR_HOLD_TIMEOUT: '600',
+      STATOR_PLANNED_MODELS: 'dynamo#o',
+    });
+    expect(workloads.find(({ name }) => name === 'stator-worker-own')?.replicas).toBeUndefined();
+  });
+
+  it('gives processes no key of the NATS server of the chart', () => {
+    const manifests = readManifests(renderChart(helm, ...PLANNED, '--set', 'nats.tls.secret=certificate'));
+    const keys = workloadsOf(manifests).filter(({ pod }) => JSON.stringify(pod).includes('"tls.key"'));
+    expect(keys.map(({ name }) => name)).toEqual(['stator-nats']);
+    const others = workloadsOf(manifests).filter(({ name }) => name !== 'stator-nats');
+    for (const { name, container } of others) {
+      const expected = { NATS_SERVER: 'tls://stator-nats:4222', NATS_TLS_CA_CERT_PATH: '/etc/nats/ca.crt' };
+      expect(environmentOf(container, FACTS), name).toMatchObject(expected);
+    }
   });
 
   it('opens the planes of the fleet to no other pod', () => {
@@ -136,6 +215,14 @@ describe.skipIf(helm === '')('the Helm chart', () => {
   });
 });
 
+/** Returns the templates of a LeaderWorkerSet, whose own fields Kubernetes does not know. */
+function templatesOf({ metadata, spec }: Manifest): readonly object[] {
+  const { leaderTemplate, workerTemplate } = spec.leaderWorkerTemplate ?? {};
+  return [leaderTemplate, workerTemplate].map((template) => ({
+    ...{ apiVersion: 'v1', kind: 'PodTemplate', metadata, template },
+  }));
+}
+
 const VALIDATE = `
 import json, sys, kubernetes_validate
 for item in json.load(sys.stdin):
@@ -149,7 +236,8 @@ describe.skipIf(helm === '' || python === '')('each object of the Helm chart', (
     (version) => {
       const rendered = RENDERED.flatMap(([, args]) => readManifests(renderChart(helm, ...args)));
       const known = rendered.filter(({ kind }) => kind !== 'ServiceMonitor'); // of the Prometheus operator
-      const input = `[${[...new Set(known.map((each) => JSON.stringify(each)))].join()}]`; // many renderings share objects
+      const objects = known.flatMap((each) => (each.kind === 'LeaderWorkerSet' ? templatesOf(each) : [each]));
+      const input = `[${[...new Set(objects.map((each) => JSON.stringify(each)))].join()}]`; // many renderings share objects
       expect(execFileSync(python, ['-c', VALIDATE, version], { encoding: 'utf8', input })).toBe('');
     },
     120_000,

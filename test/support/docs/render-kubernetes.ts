@@ -7,7 +7,7 @@ import { renderNatsHealth, renderNatsStart } from '../../../infra/nats-configura
 const FOLDER = 'deploy/kubernetes';
 const CHART = join(FOLDER, 'chart');
 /** Example values, each of which has its plain manifests. */
-export const EXAMPLES = ['mocker', 'vllm', 'sglang'] as const;
+export const EXAMPLES = ['mocker', 'vllm', 'sglang', 'planner', 'models', 'multi-node'] as const;
 /** Version to render for: a Helm that `go install` has built assumes 1.20. */
 export const KUBERNETES = '1.37.0';
 /** Size in the text, in the place of which the chart puts a value. */
@@ -17,10 +17,17 @@ const STORAGE = 424_242;
 export function chartFiles(): Readonly<Record<string, string>> {
   const start = renderNatsStart({ name: 'stator-nats', storageGb: STORAGE, folder: '/data' });
   return {
-    [join(CHART, 'files/nats-start.sh')]: `${start.replace(String(STORAGE), '{{ .Values.nats.storageGb }}')}\n`,
+    [join(CHART, 'files/nats-start.sh')]:
+      `${withTls(start).replace(String(STORAGE), '{{ .Values.nats.storageGb }}')}\n`,
     [join(CHART, 'files/dashboard.json')]: renderGrafanaDashboard(),
     [join(CHART, 'files/nats-health.sh')]: `${renderNatsHealth({})}\n`,
   };
+}
+
+/** Lets the server speak TLS if the values name its certificate. */
+function withTls(start: string): string {
+  const tls = 'tls { cert_file: "/etc/nats/tls.crt", key_file: "/etc/nats/tls.key" }';
+  return start.replace('\njetstream', `\n{{- if .Values.nats.tls.secret }}\n${tls}\n{{- end }}\njetstream`);
 }
 
 /** Returns the manifests of the chart with arguments of `helm template`, in the namespace `serving`. */

@@ -1,5 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../../shared/clock/index.ts';
 import type { Fleet } from '../fleet.ts';
 import { freePort } from '../free-port.ts';
@@ -17,6 +18,10 @@ const START_MS_MAX = 90_000;
 /** Variables with ports of a container, which this machine replaces by free ones. */
 const PORTS = ['DYN_HTTP_PORT', 'STATOR_GRPC_PORT', 'DYN_TCP_RPC_PORT', 'DYN_SYSTEM_PORT', 'PLANNER_PROMETHEUS_PORT'];
 const FLEETS = 'fleets.json';
+/** Folder of certificates in containers, and one of this machine whose certificate is its own authority. */
+const NATS_FILES = '/etc/nats';
+const CERTIFICATE = fileURLToPath(new URL('../../fixtures/tls/first', import.meta.url));
+const PLACE = 'leaderworkerset.sigs.k8s.io/worker-index';
 
 type Env = Readonly<Record<string, string>>;
 type Workload = ReturnType<typeof workloadsOf>[number];
@@ -28,7 +33,6 @@ interface RunningPod {
   readonly labels: Readonly<Record<string, string>>;
   readonly container: ManifestContainer;
   readonly process: SpawnedProcess;
-  readonly env: Env;
   /** Ports of this machine by those of the container. */
   readonly ports: ReadonlyMap<number, number>;
 }
@@ -36,7 +40,7 @@ interface RunningPod {
 /**
  * Runs what a manifest starts as processes of this machine, with a fake API server. The server enforces the roles of
  * the manifest. A pod is ready once its readiness probe passes, and is in the slices of the services that select it.
- * A Deployment without a number of replicas begins with one pod, and then has as many as a planner sets.
+ * A workload without a number of replicas begins with one, and then has as many as a planner sets.
  */
 export class ChartCluster {
   readonly pods: RunningPod[] = [];
@@ -61,12 +65,17 @@ export class ChartCluster {
   static async start(text: string, secret: Env, fleet: Fleet): Promise<ChartCluster> {
     const cluster = new ChartCluster(await FakeApiServer.start(), readManifests(text), fleet);
     const nats = await cluster.#startNats(secret);
-    for (const workload of workloadsOf(cluster.#manifests)) {
-      if (workload.pod.serviceAccountName === undefined) continue; // NATS
-      const { name, replicas } = workload;
-      if (replicas === undefined) await cluster.#followReplicas(workload, { ...secret, nats });
-      for (let at = 0; at < (replicas ?? 0); at++) {
-        await cluster.#startPod(workload, `${name}-${at}`, { ...secret, nats });
+    const containers = workloadsOf(cluster.#manifests);
+    for (const workload of new Set(containers.map(({ name }) => name))) {
+      const parts = containers.filter(({ name }) => name === workload);
+      const [first] = parts;
+      if (first?.pod.serviceAccountName === undefined) continue; // NATS
+      if (first.replicas === undefined || first.groupSize !== undefined) {
+        await cluster.#followReplicas(parts, { ...secret, nats });
+        continue;
+      }
+      for (let at = 0; at < first.replicas; at++) {
+        for (const part of parts) await cluster.#startPod(part, nameOf(part, at), { ...secret, nats });
       }
     }
     cluster.#probing = setInterval(() => void cluster.#probe(), PROBE_MS);
@@ -83,9 +92,9 @@ export class ChartCluster {
     return `http://127.0.0.1:${pod?.ports.get(port)}`;
   }
 
-  /** Names of the pods of a Deployment that a planner scales, without those that end. */
-  podsOf(deployment: string): readonly string[] {
-    return this.#workloads.podsOf(deployment);
+  /** Names of the pods of a workload that a planner scales, without those that end. */
+  podsOf(workload: string): readonly string[] {
+    return this.#workloads.podsOf(workload);
   }
 
   /** Rights of the manifest, as `ACCOUNT VERB RESOURCE`. */
@@ -116,17 +125,27 @@ export class ChartCluster {
     return isNamed && rights.every((right) => this.granted.includes(right)) ? undefined : 403;
   }
 
-  /** Starts and ends processes as the number of replicas of a Deployment says, beginning with one. */
-  async #followReplicas(workload: Workload, facts: Env): Promise<void> {
+  /**
+   * Starts and ends processes as the number of replicas of a workload says, beginning with one.
+   * @param parts its pods: of a group the first one, and the others
+   */
+  async #followReplicas(parts: readonly Workload[], facts: Env): Promise<void> {
     const started = new Map<string, Promise<RunningPod>>();
+    const [workload] = parts;
+    if (workload === undefined) return;
     this.#api.store('pods', NAMESPACE).listen(({ before, after, last }) => {
       const { name, labels } = last.metadata;
       if (labels?.app !== workload.name) return;
-      if (before === undefined) started.set(name, this.#startPod(workload, name, facts));
+      const { [PLACE]: place = '0' } = labels;
+      const part = parts.find(({ isFirst }) => isFirst === (place === '0')) ?? workload;
+      const group = { LWS_LEADER_ADDRESS: '127.0.0.1', LWS_GROUP_SIZE: `${part.groupSize}`, LWS_WORKER_INDEX: place };
+      if (before === undefined) started.set(name, this.#startPod(part, name, { ...facts, ...group }));
       const isEnding = before?.metadata.deletionTimestamp === undefined && after?.metadata.deletionTimestamp;
       if (isEnding) void started.get(name)?.then((pod) => this.#endPod(pod));
     });
-    this.#workloads.addDeployment(workload.name, 1, workload.labels);
+    const { name, replicas = 1, groupSize, labels } = workload;
+    if (groupSize === undefined) this.#workloads.addDeployment(name, replicas, labels);
+    else this.#workloads.addGroups(name, replicas, groupSize, labels);
     await Promise.all(started.values());
   }
 
@@ -145,6 +164,7 @@ export class ChartCluster {
     const [port, monitor] = [await freePort(), await freePort()];
     const script = (workload.container.args[0] ?? '')
       .replaceAll('/data', folder)
+      .replaceAll(`${NATS_FILES}/tls`, CERTIFICATE)
       .replace('port: 4222', `port: ${port}`)
       .replace('8222', String(monitor));
     const binary = process.env.STATOR_TEST_NATS_BIN ?? '';
@@ -153,7 +173,7 @@ export class ChartCluster {
     const server = spawnProgram('/bin/sh', ['-c', script], { env });
     this.#others.push(server);
     await server.waitForOutput(/Server is ready/, START_MS_MAX);
-    return `nats://127.0.0.1:${port}`;
+    return `localhost:${port}`;
   }
 
   async #startPod({ name: workload, labels, pod, container }: Workload, name: string, facts: Env): Promise<RunningPod> {
@@ -170,28 +190,31 @@ export class ChartCluster {
     }
     const here = {
       KUBECONFIG: this.#kubeconfigOf(pod.serviceAccountName ?? ''),
-      NATS_SERVER: facts.nats,
+      NATS_SERVER: env.NATS_SERVER?.replace(/(?<=:\/\/).*/, facts.nats ?? ''),
+      ...(env.NATS_TLS_CA_CERT_PATH === undefined ? {} : { NATS_TLS_CA_CERT_PATH: `${CERTIFICATE}.crt` }),
       HOME: this.#fleet.temporary,
       STATOR_ARTIFACTS_CACHE_DIR: join(this.#fleet.temporary, name),
       DYN_TCP_RPC_HOST: '127.0.0.1',
-      ...this.#plannerFiles(workload, name),
+      ...this.#plannerFiles(workload),
       ...(env.DYN_HTTP_HOST === undefined ? { DYN_SYSTEM_HOST: '127.0.0.1' } : { DYN_HTTP_HOST: '127.0.0.1' }),
     };
-    const process = this.#fleet.spawn(container.args, { ...env, ...here });
-    const running = { name, uid, labels, container, process, env, ports };
+    const args = container.args.map((text) => text.replaceAll(/\$\((\w+)\)/g, (_, variable) => facts[variable] ?? ''));
+    const process = this.#fleet.spawn(args, { ...env, ...here });
+    const running = { name, uid, labels, container, process, ports };
     this.pods.push(running);
     return running;
   }
 
   /** Writes the fleets of a planner into a file of this machine. Other workloads have none. */
-  #plannerFiles(workload: string, pod: string): Env {
+  #plannerFiles(workload: string): Env {
     const maps = this.#manifests.filter(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === workload);
     const text = maps[0]?.data?.[FLEETS];
     if (text === undefined) return {};
-    const folder = join(this.#fleet.temporary, pod);
-    mkdirSync(folder);
+    const folder = join(this.#fleet.temporary, workload);
+    mkdirSync(folder, { recursive: true });
     writeFileSync(join(folder, FLEETS), text);
-    return { STATOR_PLANNER_FLEETS: join(folder, FLEETS), STATOR_PLANNER_DIR: join(folder, 'planner') };
+    const files = { STATOR_PLANNER_FLEETS: join(folder, FLEETS), STATOR_PLANNER_DIR: join(folder, 'planner') };
+    return { ...files, STATOR_PLANNER_METRICS_HOST: '127.0.0.1' };
   }
 
   #kubeconfigOf(account: string): string {
@@ -228,12 +251,13 @@ export class ChartCluster {
   }
 }
 
-async function isReady({ container, ports, env }: RunningPod): Promise<boolean> {
-  const { httpGet: probe, exec } = container.readinessProbe;
-  if (exec !== undefined) {
-    const [command = '', ...args] = exec.command;
-    return (await spawnProgram(command, args, { env }).exited) === 0;
-  }
+/** Returns the name of a pod, or of a further container of one, which this machine runs as a pod. */
+function nameOf({ name, container }: Workload, at: number): string {
+  return container.name === 'main' ? `${name}-${at}` : `${name}-${at}-${container.name}`;
+}
+
+async function isReady({ container, ports }: RunningPod): Promise<boolean> {
+  const { httpGet: probe } = container.readinessProbe;
   const port = container.ports?.find(({ name }) => name === probe?.port)?.containerPort ?? 0;
   const url = `http://127.0.0.1:${ports.get(port)}${probe?.path}`;
   return fetch(url, { signal: AbortSignal.timeout(5000) }).then(

@@ -15,10 +15,7 @@ export interface ManifestContainer {
     };
   }[];
   readonly ports?: readonly { readonly name: string; readonly containerPort: number }[];
-  readonly readinessProbe: {
-    readonly httpGet?: { readonly path: string; readonly port: string };
-    readonly exec?: { readonly command: readonly string[] };
-  };
+  readonly readinessProbe: { readonly httpGet?: { readonly path: string; readonly port: string } };
   readonly lifecycle?: { readonly preStop: { readonly sleep: { readonly seconds: number } } };
   readonly securityContext: Readonly<Record<string, unknown>>;
 }
@@ -31,24 +28,37 @@ interface ManifestRule {
   readonly verbs: readonly string[];
 }
 
+/** Template of pods. */
+interface PodTemplate {
+  readonly metadata: { readonly labels: Readonly<Record<string, string>> };
+  readonly spec: {
+    readonly serviceAccountName?: string;
+    readonly terminationGracePeriodSeconds: number;
+    readonly securityContext: Readonly<Record<string, unknown>>;
+    readonly containers: readonly ManifestContainer[];
+  };
+}
+
 /** An object of a manifest. */
 export interface Manifest {
   readonly kind: string;
-  readonly metadata: { readonly name: string; readonly labels?: Readonly<Record<string, string>> };
+  readonly metadata: {
+    readonly name: string;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly annotations?: Readonly<Record<string, string>>;
+  };
   readonly rules?: readonly ManifestRule[];
   /** Files of a ConfigMap. */
   readonly data?: Readonly<Record<string, string>>;
   readonly spec: {
     readonly replicas?: number;
     readonly selector?: Readonly<Record<string, string>>;
-    readonly template?: {
-      readonly metadata: { readonly labels: Readonly<Record<string, string>> };
-      readonly spec: {
-        readonly serviceAccountName?: string;
-        readonly terminationGracePeriodSeconds: number;
-        readonly securityContext: Readonly<Record<string, unknown>>;
-        readonly containers: readonly [ManifestContainer];
-      };
+    readonly template?: PodTemplate;
+    /** Pods of a group of a LeaderWorkerSet, of which the first one has a template of its own. */
+    readonly leaderWorkerTemplate?: {
+      readonly size: number;
+      readonly leaderTemplate: PodTemplate;
+      readonly workerTemplate: PodTemplate;
     };
   };
 }
@@ -59,14 +69,20 @@ export function readManifests(text: string): readonly Manifest[] {
   return objects.filter((object) => object !== null);
 }
 
-/** Returns the objects with pods, each with the spec of its pods and their only container. */
+/**
+ * Returns the containers of the objects with pods, each with the spec of its pod. A group has the containers of its
+ * first pod, then those of the others.
+ */
 export function workloadsOf(manifests: readonly Manifest[]) {
   return manifests.flatMap(({ metadata: { name }, spec }) => {
-    const template = spec?.template;
-    if (template === undefined) return [];
-    const [container] = template.spec.containers;
-    const { labels } = template.metadata;
-    return [{ name, replicas: spec.replicas, labels, pod: template.spec, container }];
+    const group = spec?.leaderWorkerTemplate;
+    const templates = group === undefined ? [spec?.template] : [group.leaderTemplate, group.workerTemplate];
+    return templates.flatMap((template, at) => {
+      if (template === undefined) return [];
+      const common = { name, replicas: spec.replicas, groupSize: group?.size, isFirst: at === 0 };
+      const { labels } = template.metadata;
+      return template.spec.containers.map((container) => ({ ...common, labels, pod: template.spec, container }));
+    });
   });
 }
 

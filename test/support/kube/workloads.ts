@@ -28,7 +28,7 @@ const LWS = 'leaderworkerset.sigs.k8s.io';
 export class FakeWorkloads {
   readonly #api: FakeApiServer;
   readonly #options: WorkloadsOptions;
-  /** Further labels of the pods of a Deployment, by its name. */
+  /** Further labels of the pods of a workload, by its name. */
   readonly #labels = new Map<string, Readonly<Record<string, string>>>();
   #serial = 0;
   #gpus: number;
@@ -58,11 +58,13 @@ export class FakeWorkloads {
     });
   }
 
-  /** Adds a LeaderWorkerSet whose groups have `size` pods. */
-  addGroups(name: string, replicas: number, size: number): void {
+  /** Adds a LeaderWorkerSet whose groups have `size` pods. @param more further labels of its pods */
+  addGroups(name: string, replicas: number, size: number, more: Readonly<Record<string, string>> = {}): void {
+    const { namespace = 'default' } = this.#options;
     const labels = { [`${LWS}/name`]: name, [`${LWS}/worker-index`]: '0' };
+    this.#labels.set(name, more);
     this.#store('leaderworkersets').set(name, {
-      metadata: { namespace: 'default' },
+      metadata: { namespace },
       spec: { replicas, size, selector: { matchLabels: labels } },
     });
   }

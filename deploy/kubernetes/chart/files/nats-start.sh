@@ -2,6 +2,9 @@ umask 077 && printf '%s' 'server_name: stator-nats
 port: 4222
 http: "127.0.0.1:8222"
 max_payload: 15728640
+{{- if .Values.nats.tls.secret }}
+tls { cert_file: "/etc/nats/tls.crt", key_file: "/etc/nats/tls.key" }
+{{- end }}
 jetstream { store_dir: "/data/jetstream", max_memory_store: 0, max_file_store: {{ .Values.nats.storageGb }}G }
 authorization { users: [
   { user: $NATS_WORKER_USERNAME, password: $NATS_WORKER_PASSWORD, permissions: { publish: ["namespace.>", "_INBOX.>", "$JS.API.INFO", "$JS.API.STREAM.INFO.>", "$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>"], subscribe: ["namespace.>", "_INBOX.>"] } }

@@ -86,6 +86,7 @@ spec:
 {{- if $keys }}
             - { name: keys, mountPath: /etc/stator/keys, readOnly: true }
 {{- end }}
+{{- with include "stator.natsMount" $root }}{{ . | nindent 12 }}{{- end }}
       volumes:
         - name: tmp
           emptyDir: { sizeLimit: 4Gi }
@@ -93,4 +94,5 @@ spec:
         - name: keys
           secret: { secretName: {{ $keys }}, defaultMode: 0440 }
 {{- end }}
+{{- with include "stator.natsVolume" $root }}{{ . | nindent 8 }}{{- end }}
 {{- end -}}

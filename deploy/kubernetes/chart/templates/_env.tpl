@@ -43,6 +43,13 @@ because it would have no effect, or would part the process from its probes and p
 {{- if include "stator.natsUsers" .root -}}
 {{- $_ := set $env "NATS_AUTH_USERNAME" .role -}}
 {{- end -}}
+{{- if include "stator.natsCa" .root -}}
+{{- $_ := set $env "NATS_TLS_CA_CERT_PATH" "/etc/nats/ca.crt" -}}
+{{- end -}}
+{{- if $values.nats.tls.client -}}
+{{- $_ := set $env "NATS_TLS_CLIENT_CERT_PATH" "/etc/nats/tls.crt" -}}
+{{- $_ := set $env "NATS_TLS_CLIENT_KEY_PATH" "/etc/nats/tls.key" -}}
+{{- end -}}
 {{- else -}}
 {{- $_ := set $env "STATOR_PLANE_OPEN" "true" -}}
 {{- end -}}
@@ -60,18 +67,4 @@ because it would have no effect, or would part the process from its probes and p
 {{- $_ := set $env "NATS_AUTH_PASSWORD" (dict "secret" $secret "key" (printf "nats-%s-password" .role)) -}}
 {{- end -}}
 {{- $env | toJson -}}
-{{- end -}}
-
-{{/* Address of the NATS servers. */}}
-{{- define "stator.natsUrl" -}}
-{{- if .Values.nats.enabled -}}
-nats://{{ include "stator.fullname" . }}-nats:4222
-{{- else -}}
-{{ required "nats.url: needed with events: nats and nats.enabled: false" .Values.nats.url }}
-{{- end -}}
-{{- end -}}
-
-{{/* `true` if processes log in to NATS as the users worker and router. */}}
-{{- define "stator.natsUsers" -}}
-{{- if and (eq .Values.events "nats") (or .Values.nats.enabled .Values.nats.users) -}}true{{- end -}}
 {{- end -}}

@@ -19,6 +19,8 @@ nodeSelector:
 tolerations:
 {{ toYaml . | indent 2 }}
 {{- end }}
+{{- /* Pods of a group stay together. */}}
+{{- if not (gt (int (.values.nodes | default 1)) 1) }}
 topologySpreadConstraints:
 {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
   - maxSkew: 1
@@ -28,6 +30,7 @@ topologySpreadConstraints:
       matchLabels:
 {{ include "stator.selector" $ | indent 8 }}
     matchLabelKeys: [pod-template-hash]
+{{- end }}
 {{- end }}
 {{- end -}}
 

@@ -6,6 +6,8 @@
   "replicas" 1
   "mode" "agg"
   "gpus" (ternary 0 1 $isMock)
+  "nodes" 1
+  "autoscaled" false
   "arguments" list
   "env" dict
   "startSecs" (ternary 120 1800 $isMock)
@@ -27,17 +29,55 @@
 {{- if and $isMock (gt (int $values.gpus) 0) -}}
 {{- fail (printf "%s.gpus: the mocker uses no GPUs" $path) -}}
 {{- end -}}
+{{- if and $isMock (gt (int $values.nodes) 1) -}}
+{{- fail (printf "%s.nodes: the mocker runs in one pod" $path) -}}
+{{- end -}}
+{{- if and $values.exclusiveTopology (eq (int $values.nodes) 1) -}}
+{{- fail (printf "%s.exclusiveTopology: is for workers of several pods; set nodes" $path) -}}
+{{- end -}}
+{{- if and $values.autoscaled (hasKey .pool "replicas") -}}
+{{- fail (printf "%s.replicas: your scaler decides it (autoscaled); leave it out" $path) -}}
+{{- end -}}
+{{- if gt (int $values.nodes) 1 -}}
+{{- $own := list "--nnodes" "--node-rank" "--master-addr" "--master-port" "--dist-init-addr" "--headless" -}}
+{{- range $values.arguments -}}
+{{- if has (regexReplaceAll "[= ].*" . "" | replace "_" "-") $own -}}
+{{- fail (printf "%s.arguments: the chart sets %s for workers of several pods" $path .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- $values | toJson -}}
 {{- end -}}
 
-{{/* Arguments of `stator worker`, as JSON: values of the pool. */}}
+{{/* Kind of the object that runs a pool: values of the pool. */}}
+{{- define "stator.workloadKind" -}}
+{{- ternary "LeaderWorkerSet" "Deployment" (gt (int .nodes) 1) -}}
+{{- end -}}
+
+{{/*
+Arguments of `stator worker`, as JSON: values of the pool, and isNode for a pod that runs a part of an engine whose
+first pod is another one.
+*/}}
 {{- define "stator.workerArguments" -}}
 {{- $model := ternary "--model-name" "--model" (eq .engine "mocker") -}}
 {{- $args := list "worker" (printf "--engine=%s" .engine) (printf "%s=%s" $model .model) -}}
 {{- if ne .mode "agg" -}}
 {{- $args = append $args (printf "--disaggregation-mode=%s" .mode) -}}
 {{- end -}}
-{{- concat $args .arguments | toJson -}}
+{{- $args = concat $args .arguments -}}
+{{- if gt (int .nodes) 1 -}}
+{{- /* LeaderWorkerSet sets these variables. */ -}}
+{{- $args = concat $args (list "--nnodes=$(LWS_GROUP_SIZE)" "--node-rank=$(LWS_WORKER_INDEX)") -}}
+{{- $isVllm := eq .engine "vllm" -}}
+{{- $args = append $args (ternary "--master-addr=$(LWS_LEADER_ADDRESS)" "--dist-init-addr=$(LWS_LEADER_ADDRESS):20000" $isVllm) -}}
+{{- if and $isVllm (not (contains "--distributed-executor-backend" (join " " .arguments))) -}}
+{{- $args = append $args "--distributed-executor-backend=mp" -}}
+{{- end -}}
+{{- end -}}
+{{- if .isNode -}}
+{{- $args = append $args "--headless" -}}
+{{- end -}}
+{{- $args | toJson -}}
 {{- end -}}
 
 {{/* Variables that the chart sets for a worker, as JSON: { root, values }. */}}
@@ -54,23 +94,4 @@
 {{- $_ := set $own "STATOR_ENGINE_START_TIMEOUT_SECS" .values.startSecs -}}
 {{- end -}}
 {{- $own | toJson -}}
-{{- end -}}
-
-{{/* Volumes of a worker: values of the pool. */}}
-{{- define "stator.workerVolumes" -}}
-- name: tmp
-  emptyDir: { sizeLimit: 32Gi }
-{{- with .sharedMemory }}
-- name: shm
-  emptyDir: { medium: Memory, sizeLimit: {{ . }} }
-{{- end }}
-{{- if ne .engine "mocker" }}
-{{- $cache := .cache | default dict }}
-- name: models
-{{- if $cache.claim }}
-  persistentVolumeClaim: { claimName: {{ $cache.claim }} }
-{{- else }}
-  emptyDir: { sizeLimit: {{ $cache.size | default "100Gi" }} }
-{{- end }}
-{{- end }}
 {{- end -}}
