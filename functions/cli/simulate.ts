@@ -1,6 +1,5 @@
 import { mkdir, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { performance } from 'node:perf_hooks';
 import {
   ConfigError,
   type Environment,
@@ -10,19 +9,17 @@ import {
 } from '../../shared/config/index.ts';
 import { reasonOf } from '../../shared/errors/index.ts';
 import {
-  describeRun,
   labelOf,
   type RunReport,
   renderHtml,
   renderJson,
   renderText,
-  reportRun,
-  type SweptRun,
-  scalingOf,
+  renderTuneJson,
+  renderTuneText,
+  runSeeds,
   simulatedFleet,
-  simulatePlanned,
-  simulationOptions,
   sweepRuns,
+  tuneRun,
   WorkloadSource,
   withExtraEngineArgs,
   withInitialWorkers,
@@ -35,6 +32,7 @@ import { Progress } from '../../shared/telemetry/index.ts';
  */
 export async function run(config: ResolvedConfig<'simulate'>, env: Environment): Promise<number> {
   const { settings } = config;
+  if (settings.tune) return runTune(config);
   const kindOfReport = reportKind(settings.report);
   const runs = await simulateAll(config, env);
   process.stdout.write(settings.json ? renderJson(runs) : renderText(runs));
@@ -43,6 +41,20 @@ export async function run(config: ResolvedConfig<'simulate'>, env: Environment):
     await writeReport(settings.report, isJson ? renderJson(runs, true) : renderHtml(runs, commandLine()));
     process.stderr.write(`stator: wrote the report to ${settings.report}\n`);
   }
+  return 0;
+}
+
+/** Searches the settings of Dynamo's formula, and compares the best ones with the cost model `stator`. */
+async function runTune(config: ResolvedConfig<'simulate'>): Promise<number> {
+  const own = await withExtraEngineArgs(config);
+  const told = new Set<string>(config.warnings);
+  warnOnce(own.warnings, told);
+  const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
+  const progress = new Progress(process.stderr);
+  const report = await tuneRun(own, fleet, new WorkloadSource(), (text) => progress.tell(text)).finally(() =>
+    progress.end(),
+  );
+  process.stdout.write(own.settings.json ? renderTuneJson(report) : renderTuneText(report));
   return 0;
 }
 
@@ -60,7 +72,7 @@ async function simulateAll(config: ResolvedConfig<'simulate'>, env: Environment)
       const own = await withExtraEngineArgs(resolveConfig('simulate', swept.argv, env));
       warnOnce(own.warnings, told);
       const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
-      runs.push(await simulateOnce(swept, own, await withInitialWorkers(own, fleet), workloads));
+      runs.push(await runSeeds(own, await withInitialWorkers(own, fleet), workloads, swept.swept));
     }
     return runs;
   } finally {
@@ -74,24 +86,6 @@ function commandLine(): string {
     .slice(2)
     .map((word) => (/^[\w./:=,@%+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`));
   return ['stator', ...words].join(' ');
-}
-
-async function simulateOnce(
-  { swept }: SweptRun,
-  config: ResolvedConfig<'simulate'>,
-  fleet: Awaited<ReturnType<typeof simulatedFleet>>,
-  workloads: WorkloadSource,
-): Promise<RunReport> {
-  const startedMs = performance.now();
-  const { blockSizeTokens: blockSize } = fleet.engine;
-  const workload = await workloads.open({ ...config.settings, blockSize });
-  const options = {
-    ...(await simulationOptions(config, workload, fleet)),
-    scaling: await scalingOf(config, workload, fleet),
-  };
-  const simulation = await simulatePlanned(options);
-  const wallMs = performance.now() - startedMs;
-  return reportRun(simulation, { swept, about: describeRun(config.settings, options), wallMs });
 }
 
 function reportKind(path: Settings<'simulate'>['report']): 'html' | 'json' | undefined {

@@ -129,6 +129,38 @@ const HOSTS: readonly Dependency[] = [
   },
 ];
 
+/** Conditions on the settings of `stator simulate`. */
+const SIMULATIONS: readonly Dependency[] = [
+  ...(['requestRate', 'arrivalIntervalMs', 'arrivalSpeedup', 'replayConcurrency'] as const).map(
+    (setting): Dependency => ({
+      setting: 'load',
+      holds: ({ given, values }) => values.load === undefined || !given.has(setting),
+      says: `and ${nameOf(setting)} exclude each other: the load decides when requests arrive`,
+    }),
+  ),
+  {
+    setting: 'load',
+    holds: ({ values }) => values.load === undefined || values.planner !== true,
+    says: 'and --planner exclude each other: the capacity of such a fleet changes',
+  },
+  {
+    setting: 'tune',
+    holds: ({ values }) => values.tune !== true || (values.mode === 'kv' && values.routerRole !== 'stateless'),
+    says: 'compares cost models: it needs --router-mode kv and no --router-role stateless',
+  },
+  {
+    setting: 'tune',
+    holds: ({ values: { tune, planner, sweep = [], report } }) =>
+      tune !== true || (planner !== true && sweep.length === 0 && report === undefined),
+    says: 'excludes --planner, --sweep and --report',
+  },
+  {
+    setting: 'seeds',
+    holds: ({ values }) => (values.seeds ?? 1) === 1 || values.planner !== true,
+    says: 'can only be 1 with --planner',
+  },
+];
+
 // Conditions on several settings together.
 const DEPENDENCIES: readonly Dependency[] = [
   {
@@ -234,6 +266,7 @@ const DEPENDENCIES: readonly Dependency[] = [
   },
   ...WORKER_KINDS,
   ...HOSTS,
+  ...SIMULATIONS,
   {
     setting: 'mmPromptTemplate',
     holds: ({ values }) => values.mmPromptTemplate?.includes('<prompt>') !== false,

@@ -116,6 +116,7 @@ const SERVICES = isNot('service', 'router');
 const SIMULATED_PLANNER = only(['simulate', 'local'], on('planner'));
 const SIMULATED_FLEETS = only(['simulate'], on('plannerFleets'));
 const MADE_UP = on('workload');
+const SHARED_TEXTS = is('workload', 'agents', 'tenants', 'retrieval', 'chats');
 const PREDICTED_LOAD = only(['frontend', 'router'], is('routerPrefillLoadModel', 'aic'));
 /** Conditions under which the state of the caches is stored for routers that start later. */
 const SHARED_STATE: readonly Need[] = [
@@ -306,6 +307,7 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
     { says: '--routers 2 or more', reads: ['routers'], holds: ({ values }) => (values.routers ?? 1) > 1 },
     on('routerReplicaSync'),
   ],
+  tuneSettings: [on('tune')],
   loadAgeMs: [is('routerRole', 'stateless')],
   askDelayMs: [is('routerRole', 'stateless')],
   traceBlockSize: [on('trace')],
@@ -314,11 +316,15 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   requestCount: [MADE_UP],
   arrivalIntervalMs: [MADE_UP, off('requestRate')],
   requestRate: [MADE_UP],
-  burstSize: [is('workload', 'bursts')],
+  burstSize: [is('workload', 'bursts', 'chats')],
   lengthSpread: [MADE_UP],
   turnsPerSession: [MADE_UP],
-  sharedPrefixRatio: [MADE_UP],
-  numPrefixGroups: [MADE_UP, isNot('sharedPrefixRatio', 0)],
+  sharedPrefixRatio: [is('workload', 'steady', 'poisson', 'bursts', 'sessions')],
+  numPrefixGroups: [or(SHARED_TEXTS, isNot('sharedPrefixRatio', 0))],
+  prefixTokensMin: [SHARED_TEXTS],
+  prefixTokensMax: [SHARED_TEXTS],
+  prefixSkew: [SHARED_TEXTS],
+  documentsPerPrompt: [is('workload', 'retrieval')],
   interTurnDelayMs: [MADE_UP],
   plannerLaw: [SIMULATED_PLANNER],
   plannerConfig: [SIMULATED_PLANNER],

@@ -198,6 +198,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     intOrNone: ofNumbers((range) => orNone(integerType(range))),
     /** A number. */
     decimal: ofNumbers(decimalType),
+    /** Numbers. */
+    decimals: ofNumbers((range) => listOfType(decimalType(range), 'list of numbers')),
     /** A number, or null when switched off. */
     decimalOrNone: ofNumbers((range) => orNone(decimalType(range))),
     /** A number, null when switched off, or `auto`. */

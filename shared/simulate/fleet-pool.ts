@@ -1,5 +1,5 @@
 import type { GapHistogram } from './percentiles.ts';
-import type { PoolOptions, PoolView, RouterBench } from './routers.ts';
+import { type PoolOptions, type PoolView, type RouterBench, speedOf } from './routers.ts';
 import { SimulatedRank, type SimulatedRequest } from './simulated-rank.ts';
 
 /** A worker of a pool. Its GPUs are paid for from its start until it is gone. */
@@ -32,14 +32,11 @@ export class FleetPool implements PoolView {
   /** Requests that came while no worker served, oldest first. */
   readonly held: SimulatedRequest[] = [];
   readonly #fleet: PoolFleet;
-  readonly #cpuEngine: PoolOptions['engine'];
   #readyCount: number;
 
   constructor(fleet: PoolFleet, options: PoolOptions, makeRouters: (pool: PoolView) => RouterBench) {
     this.#fleet = fleet;
     this.options = options;
-    const { engine, cpus } = options;
-    this.#cpuEngine = { ...engine, speedupRatio: engine.speedupRatio / (cpus?.slowdown ?? 1) };
     this.routers = makeRouters(this);
     this.#readyCount = options.workers;
     for (let count = 0; count < options.workers; count++) this.addWorker('ready');
@@ -47,9 +44,9 @@ export class FleetPool implements PoolView {
 
   /** A new worker with empty caches. */
   addWorker(state: 'starting' | 'ready'): SimulatedWorker {
-    const { role, dataParallelSize, cpus } = this.options;
+    const { role, dataParallelSize } = this.options;
     const number = this.workers.length;
-    const engine = number < (cpus?.count ?? 0) ? this.#cpuEngine : this.options.engine;
+    const engine = this.#engineOf(number);
     const ranks = Array.from({ length: dataParallelSize }, (_, dpRank) => {
       const place = { role, at: this.#fleet.ranks.length, inPool: this.ranks.length, worker: number, dpRank };
       const rank = new SimulatedRank(place, engine, {
@@ -64,6 +61,12 @@ export class FleetPool implements PoolView {
     const worker: SimulatedWorker = { number, ranks, state, startedMs: this.nowMs, goneMs: undefined };
     this.workers.push(worker);
     return worker;
+  }
+
+  #engineOf(worker: number): PoolOptions['engine'] {
+    const { engine } = this.options;
+    const speed = speedOf(worker, this.options);
+    return speed === 1 ? engine : { ...engine, speedupRatio: (engine.speedupRatio || 1) * speed };
   }
 
   /** Changes the state of a worker: it serves, drains, or is gone. */

@@ -8,14 +8,14 @@
 
 export { withInitialWorkers } from './command/ec2.ts';
 export {
-  describeRun,
   simulatedFleet,
   simulationOptions,
   WorkloadSource,
   withExtraEngineArgs,
 } from './command/options.ts';
-export { scalingOf } from './command/scaling.ts';
-export { type SweptRun, sweepRuns } from './command/sweep.ts';
+export { runSeeds } from './command/run.ts';
+export { sweepRuns } from './command/sweep.ts';
+export { tuneRun } from './command/tune.ts';
 export type { EndedSample } from './report/fleet/bins.ts';
 export { type FleetStory, type GpuPrices, optionsOf, priceOf } from './report/fleet/fleet-story.ts';
 export { renderFleet } from './report/fleet/render-fleet.ts';
@@ -26,3 +26,4 @@ export { labelOf, type RunReport, renderJson, reportRun } from './report/run-rep
 export { escapeMarkup, type Line, lineChart } from './report/svg.ts';
 export { profilePasses } from './scaling/policies.ts';
 export { simulate, simulatePlanned } from './simulate.ts';
+export { renderTuneJson, renderTuneText } from './tune/render-tune.ts';

@@ -55,12 +55,20 @@ export interface PoolOptions {
   readonly engine: SchedulerOptions;
   /** The first workers are CPUs. @default none is */
   readonly cpus?: CpuWorkers | undefined;
+  /** Speeds of the workers in turn, as factors of the engine's own. @default all have that of the engine */
+  readonly speeds?: readonly number[] | undefined;
 }
 
 export interface CpuWorkers {
   readonly count: number;
   /** Factor by which their passes take longer than an accelerator's. */
   readonly slowdown: number;
+}
+
+/** Returns the speed of a worker as a factor of its engine's own. */
+export function speedOf(worker: number, { cpus, speeds = [] }: Pick<PoolOptions, 'cpus' | 'speeds'>): number {
+  const speed = speeds.length === 0 ? 1 : speeds[worker % speeds.length]!;
+  return cpus !== undefined && worker < cpus.count ? speed / cpus.slowdown : speed;
 }
 
 /** Pool for which routers are made, and their options. */

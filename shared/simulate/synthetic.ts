@@ -1,4 +1,5 @@
 import { type Random, seededRandom } from '../clock/index.ts';
+import { type SharedTextOptions, SharedTexts } from './shared-texts.ts';
 import { toWorkload, type Workload, type WorkloadRequest } from './workload.ts';
 
 /**
@@ -18,7 +19,7 @@ export interface SyntheticOptions {
   readonly arrivalIntervalMs: number;
   /** Requests that come together in `bursts`. */
   readonly burstSize: number;
-  /** Mean new prompt tokens of a turn. */
+  /** Mean new prompt tokens of a turn. A shared prefix is part of them; shared texts come before them. */
   readonly inputTokens: number;
   readonly outputTokens: number;
   /** Lengths are uniform in `mean * (1 - spread)` to `mean * (1 + spread)`. */
@@ -27,6 +28,8 @@ export interface SyntheticOptions {
   readonly sharedPrefixRatio: number;
   /** Different shared prefixes; each session takes one at random. */
   readonly prefixGroups: number;
+  /** Texts with which first prompts begin instead of a prefix of that share. @default none */
+  readonly texts?: SharedTextOptions | undefined;
   /** Granularity of prefixes: the engine's block. */
   readonly segmentTokens: number;
   readonly seed: number;
@@ -69,6 +72,7 @@ class SessionWriter {
   /** Chance of the workers that sessions name, so that prompts are the same with and without them. */
   readonly #naming: Random;
   readonly #prefixSegments: number;
+  readonly #texts: SharedTexts | undefined;
   #nextId: number;
 
   constructor(options: SyntheticOptions, random: Random) {
@@ -78,14 +82,16 @@ class SessionWriter {
     // Prefixes have the first ids: segment k of group g is g * segments + k.
     this.#prefixSegments = Math.floor((options.inputTokens * options.sharedPrefixRatio) / options.segmentTokens);
     this.#nextId = options.prefixGroups * this.#prefixSegments;
+    const { texts, segmentTokens, seed } = options;
+    this.#texts = texts && new SharedTexts(texts, segmentTokens, seed, () => this.#nextId++);
   }
 
   write(session: number, arrivalMs: number): readonly WorkloadRequest[] {
     const { turnsPerSession, outputTokens, interTurnDelayMs, namedWorkers } = this.#options;
     const turns: WorkloadRequest[] = [];
     const worker = namedWorkers === undefined ? undefined : this.#naming.below(namedWorkers);
-    let known = this.#prefix();
-    let inputTokens = 0;
+    let known = this.#texts?.draw() ?? this.#prefix();
+    let inputTokens = this.#texts === undefined ? 0 : known.length * this.#options.segmentTokens;
     for (let turn = 0; turn < turnsPerSession; turn++) {
       inputTokens += this.#length(this.#options.inputTokens);
       const segmentIds = this.#fill(known, inputTokens);

@@ -63,6 +63,13 @@ export const simulateRows = {
     source: 'Stator',
     about: 'Factor by which a CPU worker is slower than an accelerator.',
   }),
+  workerSpeed: simulate.decimals({
+    names: '--worker-speed',
+    range: { above: 0, max: 100 },
+    default: [1],
+    source: 'Stator',
+    about: 'Speeds of the workers in turn, as factors: with 1,0.4 every second worker takes 2.5 times as long.',
+  }),
   costModel: simulate.choice({
     names: '--cost-model --router-cost-model',
     values: ['auto', 'stator', 'dynamo'],
@@ -83,6 +90,21 @@ export const simulateRows = {
     default: 1,
     source: 'Stator',
     about: 'Divides arrival times.',
+  }),
+  load: simulate.decimal({
+    names: '--load',
+    range: { above: 0, max: 10 },
+    note: '1 = as much as the fleet can compute',
+    defaultText: 'unset = the times of the workload',
+    source: 'Stator',
+    about: 'Scales arrival times, so that requests arrive at this share of the computed capacity of the fleet.',
+  }),
+  seeds: simulate.int({
+    names: '--seeds',
+    range: { min: 1, max: 100 },
+    default: 1,
+    source: 'Stator',
+    about: 'Simulations with consecutive seeds, of which the means are shown.',
   }),
   kvEventLagMs: simulate.decimal({
     names: '--kv-event-lag-ms',
@@ -127,6 +149,19 @@ export const simulateRows = {
     source: 'Stator',
     about: 'Runs the simulation for several values of one flag and shows the results side by side.',
   }),
+  tune: simulate.bool({
+    names: '--tune',
+    source: 'Stator',
+    about:
+      "Searches the settings of Dynamo's formula for the workload, and compares the best with the cost model stator.",
+  }),
+  tuneSettings: simulate.int({
+    names: '--tune-settings',
+    range: { min: 1, max: 1000 },
+    default: 60,
+    source: 'Stator',
+    about: "Settings of Dynamo's formula that --tune tries at most.",
+  }),
   json: simulate.bool({
     names: '--json',
     source: 'Stator',
@@ -154,21 +189,23 @@ export const simulateRows = {
   }),
   workload: simulate.choice({
     names: '--workload',
-    values: ['steady', 'poisson', 'bursts', 'sessions'],
+    values: ['steady', 'poisson', 'bursts', 'sessions', 'agents', 'tenants', 'retrieval', 'chats'],
     defaultText: 'unset = --trace',
     source: 'Stator',
-    about: 'Synthetic workload instead of a trace: arrivals at even or random intervals, in bursts, or of sessions.',
+    about:
+      'Synthetic workload instead of a trace: arrivals at even or random intervals, in bursts, or of sessions; or prompts of agents, of tenants, over documents, or of chats that begin in bursts.',
   }),
   inputTokens: simulate.int({
     names: '--input-tokens',
     range: { above: 0 },
-    default: 2048,
-    about: 'Synthetic workload: prompt tokens of a request.',
+    defaultText: '2048; agents 4400, tenants 1000, retrieval 300, chats 500',
+    about:
+      'Synthetic workload: prompt tokens of a request; with agents, tenants, retrieval and chats those after the shared texts.',
   }),
   outputTokens: simulate.int({
     names: '--output-tokens',
     range: { above: 0 },
-    default: 256,
+    defaultText: '256; agents 400, tenants 300, retrieval 250, chats 300',
     about: 'Synthetic workload: output tokens of a request.',
   }),
   requestCount: simulate.int({
@@ -201,14 +238,14 @@ export const simulateRows = {
   lengthSpread: simulate.decimal({
     names: '--length-spread',
     range: { min: 0, max: 1 },
-    default: 0,
+    defaultText: '0; 0.5 with agents, tenants, retrieval and chats',
     source: 'Stator',
     about: 'Synthetic workload: lengths vary evenly by this share of their mean.',
   }),
   turnsPerSession: simulate.int({
     names: '--turns-per-session',
     range: { above: 0 },
-    defaultText: '5 with --workload sessions, else 1',
+    defaultText: '5 with --workload sessions, 3 with chats, else 1',
     about: 'Synthetic workload: turns of a session.',
   }),
   sharedPrefixRatio: simulate.decimal({
@@ -220,8 +257,37 @@ export const simulateRows = {
   numPrefixGroups: simulate.int({
     names: '--num-prefix-groups',
     range: { above: 0 },
-    default: 8,
-    about: 'Synthetic workload: different shared prefixes.',
+    defaultText: '8; agents 32, tenants 64, retrieval 1000',
+    about: 'Synthetic workload: different shared prefixes, or documents with --workload retrieval.',
+  }),
+  prefixTokensMin: simulate.int({
+    names: '--prefix-tokens-min',
+    range: { min: 1, unit: 'tokens' },
+    defaultText: 'agents 40000, tenants 2000, retrieval 1000, chats 500',
+    source: 'Stator',
+    about: 'Synthetic workload: tokens of the shortest shared prefix or document.',
+  }),
+  prefixTokensMax: simulate.int({
+    names: '--prefix-tokens-max',
+    range: { min: 1, unit: 'tokens' },
+    defaultText: 'agents and tenants 40000, retrieval 4000, chats 3000',
+    source: 'Stator',
+    about: 'Synthetic workload: tokens of the longest shared prefix or document.',
+  }),
+  prefixSkew: simulate.decimal({
+    names: '--prefix-skew',
+    range: { min: 0, max: 4 },
+    note: '0 = all equally often',
+    defaultText: 'tenants and retrieval 1, agents and chats 0',
+    source: 'Stator',
+    about: "Synthetic workload: exponent of Zipf's law by which prompts take shared prefixes or documents.",
+  }),
+  documentsPerPrompt: simulate.int({
+    names: '--documents-per-prompt',
+    range: { min: 1, max: 64 },
+    defaultText: '4',
+    source: 'Stator',
+    about: 'Synthetic workload: documents at the beginning of a prompt, in any order.',
   }),
   interTurnDelayMs: simulate.decimal({
     names: '--inter-turn-delay-ms',

@@ -12,11 +12,13 @@ import {
   type PolicyConfig,
 } from '../../scheduler/index.ts';
 import { applyEngineArgs, readEngineArgs } from '../../worker/index.ts';
+import { capacityOf, rateOf } from '../capacity.ts';
 import type { CpuWorkers, RoutingMode, RoutingOptions } from '../routers.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import { makeWorkload } from '../synthetic.ts';
 import { parseTrace, TraceError } from '../trace.ts';
 import type { Workload } from '../workload.ts';
+import { syntheticOptions, WORKLOAD_NAMES } from './made-up.ts';
 
 /**
  * Returns what to simulate, from the settings of one run. @throws ConfigError for settings of the router that exclude
@@ -31,10 +33,10 @@ export async function simulationOptions(
   const { policies, prefillDuration } = await explainRefusal(() => openRouterFiles(settings));
   const mode = modeOf(settings);
   if (mode === 'direct') checkNamedWorkers(workload, fleet);
+  const machines = { ...fleet, cpus: cpusOf(settings, fleet), workerSpeeds: settings.workerSpeed };
   return {
     workload,
-    ...fleet,
-    cpus: cpusOf(settings, fleet),
+    ...machines,
     contextTokensMax: settings.maxModelLen,
     routing: {
       mode,
@@ -48,11 +50,27 @@ export async function simulationOptions(
       policies: policies?.root,
       prefillDuration,
     },
-    arrivalSpeedup: settings.arrivalSpeedup,
+    arrivalSpeedup: speedupOf(settings, workload, machines),
     concurrency: settings.replayConcurrency,
     kvEventLagMs: settings.kvEventLagMs,
     seed: settings.routerSeed ?? settings.seed,
   };
+}
+
+/**
+ * Returns the factor of arrival times: as it is given, or so that the requests are the wanted share of the capacity.
+ * @throws ConfigError for requests that all arrive at once
+ */
+function speedupOf(
+  { load, arrivalSpeedup }: Settings<'simulate'>,
+  workload: Workload,
+  fleet: Parameters<typeof capacityOf>[1],
+): number {
+  if (load === undefined) return arrivalSpeedup;
+  const rate = rateOf(workload);
+  if (!Number.isFinite(rate))
+    throw new ConfigError(['--load needs requests that arrive at different times: give more of them']);
+  return (load * capacityOf(workload, fleet)) / rate;
 }
 
 /** @throws ConfigError for a role that decides for another mode */
@@ -119,7 +137,19 @@ export function describeRun(
     ...(mode === 'kv' || mode === 'load-aware' ? { 'cost-model': kv.costModel } : {}),
     ...(mode === 'stateless' ? describeStateless(options.routing) : {}),
     ...(settings.arrivalSpeedup === 1 ? {} : { 'arrival-speedup': settings.arrivalSpeedup }),
+    ...describeLoad(settings, options),
     seed: options.seed,
+  };
+}
+
+function describeLoad(
+  { load, seeds, workerSpeed }: Settings<'simulate'>,
+  { workload, arrivalSpeedup }: SimulationOptions,
+): Readonly<Record<string, string | number>> {
+  return {
+    ...(load !== undefined && { load, 'requests a second': Number((rateOf(workload) * arrivalSpeedup).toFixed(3)) }),
+    ...(workerSpeed.some((speed) => speed !== 1) && { 'worker-speed': workerSpeed.join('/') }),
+    ...(seeds > 1 && { seeds }),
   };
 }
 
@@ -207,7 +237,6 @@ async function workersOf(workers: number, settings: Settings<'simulate'>): Promi
 }
 
 const GZIP_MAGIC = 0x1f8b;
-const DEFAULT_TURNS = { steady: 1, poisson: 1, bursts: 1, sessions: 5 } as const;
 
 /** Opens workloads; a trace is read once for all runs of a sweep. */
 export class WorkloadSource {
@@ -223,25 +252,8 @@ export class WorkloadSource {
       throw new ConfigError(['--trace and --workload exclude each other']);
     if (trace !== undefined) return this.#openTrace(trace, settings);
     if (shape === undefined)
-      throw new ConfigError([
-        'nothing to simulate: give --trace FILE, or --workload steady, poisson, bursts or sessions',
-      ]);
-    return makeWorkload({
-      shape,
-      sessions: settings.requestCount,
-      turnsPerSession: settings.turnsPerSession ?? DEFAULT_TURNS[shape],
-      interTurnDelayMs: settings.interTurnDelayMs,
-      arrivalIntervalMs: settings.requestRate === undefined ? settings.arrivalIntervalMs : 1000 / settings.requestRate,
-      burstSize: settings.burstSize,
-      inputTokens: settings.inputTokens,
-      outputTokens: settings.outputTokens,
-      lengthSpread: settings.lengthSpread,
-      sharedPrefixRatio: settings.sharedPrefixRatio,
-      prefixGroups: settings.numPrefixGroups,
-      segmentTokens: settings.blockSize,
-      seed: settings.seed,
-      ...(settings.mode === 'direct' && { namedWorkers: settings.workers }),
-    });
+      throw new ConfigError([`nothing to simulate: give --trace FILE, or --workload ${nameAll(WORKLOAD_NAMES)}`]);
+    return makeWorkload(syntheticOptions(shape, settings));
   }
 
   async #openTrace(path: string, { traceBlockSize, blockSize }: Settings<'simulate'>): Promise<Workload> {
@@ -257,6 +269,11 @@ export class WorkloadSource {
     this.#traces.set(key, workload);
     return workload;
   }
+}
+
+/** Returns `a, b or c`. */
+function nameAll(names: readonly string[]): string {
+  return `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`;
 }
 
 async function readTrace(path: string, traceBlockSize: number): Promise<Workload> {

@@ -16,7 +16,7 @@ interface Axis {
 
 const RUNS_MAX = 256;
 /** Settings of the command, not of a run. */
-const NOT_SWEPT: ReadonlySet<SettingName> = new Set(['sweep', 'json', 'report']);
+const NOT_SWEPT: ReadonlySet<SettingName> = new Set(['sweep', 'json', 'report', 'tune', 'tuneSettings']);
 
 /**
  * Returns the runs of `--sweep name=v1,v2`: every combination of several sweeps, one run without any. @throws

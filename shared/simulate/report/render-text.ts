@@ -1,5 +1,6 @@
 import type { Spread } from '../percentiles.ts';
 import type { DisaggregationSummary, PoolSummary, ScalingSummary } from '../summary.ts';
+import type { SeedSpread } from './figures.ts';
 import { optionLines } from './option-lines.ts';
 import { labelOf, type RunReport, verdictOf } from './run-report.ts';
 import { fitTable, line, wrapText } from './text-layout.ts';
@@ -11,7 +12,7 @@ export function renderText(runs: readonly RunReport[]): string {
   return runs.length === 1 ? renderRun(first) : renderTable(runs);
 }
 
-function renderRun({ about, summary, wallMs }: RunReport): string {
+function renderRun({ about, summary, seeds, wallMs }: RunReport): string {
   const { loadBalance } = summary;
   const lines = [
     wrapText(
@@ -37,9 +38,17 @@ function renderRun({ about, summary, wallMs }: RunReport): string {
     ),
     ...poolLines(summary.disaggregation),
     line('requests', `${summary.requests} answered, ${summary.refused} refused, ${summary.preemptions} preemptions`),
+    ...seedLines(seeds),
     line('virtual time', `${(summary.durationMs / 1000).toFixed(1)} s, simulated in ${(wallMs / 1000).toFixed(1)} s`),
   ];
   return `${lines.join('\n')}\n`;
+}
+
+function seedLines(seeds: SeedSpread | undefined): readonly string[] {
+  if (seeds === undefined) return [];
+  const { ttftMean, ttftP99, e2eMean } = seeds.range;
+  const ranges = `TTFT mean ${percent(ttftMean)}, TTFT p99 ${percent(ttftP99)}, E2E mean ${percent(e2eMean)}`;
+  return [line('seeds', `${seeds.count}, with a range of ${ranges}`)];
 }
 
 function stageLines(stages: DisaggregationSummary | undefined): readonly string[] {

@@ -2,6 +2,7 @@ import type { PoolRole } from '../../router/index.ts';
 import type { OptionPoint } from '../ec2/ledger.ts';
 import type { Simulation } from '../simulate.ts';
 import { meetsTargets, type Summary, summarize } from '../summary.ts';
+import type { SeedSpread } from './figures.ts';
 
 /** One run of a report. */
 export interface RunReport {
@@ -11,6 +12,8 @@ export interface RunReport {
   readonly about: Readonly<Record<string, string | number>>;
   readonly summary: Summary;
   readonly curves: Curves;
+  /** Differences between the seeds whose means the summary has; undefined for one seed. */
+  readonly seeds?: SeedSpread | undefined;
   /** Milliseconds that the simulation took on this machine; everything else in a report repeats with its seed. */
   readonly wallMs: number;
 }
@@ -29,8 +32,8 @@ export function labelOf({ swept }: Pick<RunReport, 'swept'>): string {
 }
 
 /** A run as it is printed: its figures at the top, beside what was simulated. */
-function toPlain({ swept, about, summary, wallMs }: RunReport): object {
-  return { ...summary, wallMs, about, ...(Object.keys(swept).length === 0 ? {} : { swept }) };
+function toPlain({ swept, about, summary, seeds, wallMs }: RunReport): object {
+  return { ...summary, ...(seeds && { seeds }), wallMs, about, ...(Object.keys(swept).length === 0 ? {} : { swept }) };
 }
 
 /**

@@ -121,6 +121,43 @@ describe('stator simulate', () => {
     expect(result).toMatchObject({ requests: workload === 'sessions' ? 200 : 40, about: { workload } });
   });
 
+  it.each(['agents', 'tenants', 'retrieval', 'chats'])('makes a workload of %s up', async (workload) => {
+    const { requests, refused, hitCeiling } = await figures('--workload', workload, '--request-count=40', '--load=0.5');
+    expect({ requests, refused }).toEqual({ requests: workload === 'chats' ? 120 : 40, refused: 0 });
+    expect(hitCeiling).toBeGreaterThan(0);
+  });
+
+  it('lets requests arrive at the asked share of the capacity', async () => {
+    const tenants = ['--workload=tenants', '--request-count=200', '--router-mode=kv'];
+    const [low, high] = [await figures(...tenants, '--load=0.3'), await figures(...tenants, '--load=1.2')];
+    expect(high.about['requests a second'] / low.about['requests a second']).toBeCloseTo(4, 2);
+    expect(high.ttftMs.mean).toBeGreaterThan(low.ttftMs.mean);
+    const fast = await figures(...tenants, '--load=0.3', '--worker-speed=2');
+    expect(fast.about['requests a second'] / low.about['requests a second']).toBeCloseTo(2, 2);
+  });
+
+  it('shows the means over several seeds', async () => {
+    const tenants = ['--workload=tenants', '--request-count=60', '--router-mode=kv'];
+    const runs = [await figures(...tenants, '--seed=4'), await figures(...tenants, '--seed=5')];
+    const both = await figures(...tenants, '--seed=4', '--seeds=2');
+    const [one, other] = runs.map(({ ttftMs }) => ttftMs.mean);
+    expect(both.ttftMs.mean).toBeCloseTo((one + other) / 2, 9);
+    expect(both.seeds).toMatchObject({ count: 2, range: { ttftMean: expect.any(Number) } });
+    expect(both.seeds.range.ttftMean).toBeCloseTo((2 * Math.abs(one - other)) / (one + other), 9);
+    expect((await simulate(...tenants, '--seeds=2')).stdout).toMatch(/^seeds +2, with a range of TTFT mean \d+/m);
+  });
+
+  it('searches the settings of the formula of Dynamo', async () => {
+    const busy = ['--trace', TRACE, '--router-mode=kv', '--load=0.8', '--tune', '--tune-settings=4'];
+    const { wallMs, ...first } = await figures(...busy);
+    expect(first.dynamo).toMatchObject({ tried: 4, best: { e2eMean: { setting: { 'router-cost-model': 'dynamo' } } } });
+    expect(first.dynamo.best.ttftMean.value).toBeLessThanOrEqual(first.dynamo.defaults.ttftMean);
+    expect(first.about).toMatchObject({ workload: 'trace.jsonl', load: 0.8 });
+    const { wallMs: _, ...again } = await figures(...busy);
+    expect(again).toEqual(first);
+    expect((await simulate(...busy)).stdout).toMatch(/^TTFT p99 ms +\d+ +\d+/m);
+  });
+
   it('takes the settings of the mock engine', async () => {
     const slow = await figures('--trace', TRACE, '--max-num-batched-tokens=1024');
     const small = await figures('--trace', TRACE, '--num-gpu-blocks=4000');
@@ -232,8 +269,26 @@ describe('stator simulate refuses', () => {
 
   it('to run without a workload', async () => {
     expect(await refusal()).toBe(
-      'stator: nothing to simulate: give --trace FILE, or --workload steady, poisson, bursts or sessions\n',
+      'stator: nothing to simulate: give --trace FILE, or --workload steady, poisson, bursts, sessions, agents, tenants, retrieval or chats\n',
     );
+  });
+
+  it.each([
+    [
+      ['--load=1', '--request-rate=3'],
+      '--load and --request-rate exclude each other: the load decides when requests arrive',
+    ],
+    [['--load=1', '--replay-concurrency=3'], '--load and --replay-concurrency exclude each other'],
+    [['--load=0'], '--load "0": out of range'],
+    [['--load=1', '--request-count=1'], '--load needs requests that arrive at different times: give more of them'],
+    [['--load=1', '--planner'], '--load and --planner exclude each other'],
+    [['--seeds=2', '--planner'], '--seeds can only be 1 with --planner'],
+    [['--worker-speed=1,0'], '--worker-speed'],
+    [['--tune'], '--tune compares cost models: it needs --router-mode kv'],
+    [['--tune', '--router-mode=kv', '--sweep=workers=1,2'], '--tune excludes --planner, --sweep and --report'],
+    [['--sweep=tune=true'], '--sweep "tune=true": unknown flag --tune'],
+  ])('of a synthetic workload: %j', async (argv, message) => {
+    expect(await refusal('--workload=poisson', ...argv)).toContain(`stator: ${message}`);
   });
 });
 

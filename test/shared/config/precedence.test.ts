@@ -44,6 +44,7 @@ const CROSS_CHECKED: ReadonlySet<SettingName> = new Set([
   'stageConfigsPath',
   'systemPort',
   'tcpRpcPort',
+  'tune',
 ]);
 
 /** Texts that the row takes, by trying what could suit any type. */

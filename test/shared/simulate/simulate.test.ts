@@ -14,6 +14,17 @@ function decodeMs(contextTokens: number, capacityTokens = 2048 * 512): number {
   return Math.max(1, -25.74 * share ** 2 + 54.01 * share + 5.74);
 }
 
+describe('workers of two speeds', () => {
+  it('take as much longer as they are slower, in turn', () => {
+    const workload = workloadOf(
+      Array.from({ length: 4 }, (_, at) => ({ inputTokens: 1000, outputTokens: 20, arrivalMs: 60_000 * at })),
+    );
+    const { e2eMs } = simulate(options({ workload, workers: 2, workerSpeeds: [1, 0.4] }));
+    expect(e2eMs[1]! / e2eMs[0]!).toBeCloseTo(2.5, 6);
+    expect(e2eMs[3]! / e2eMs[2]!).toBeCloseTo(2.5, 6);
+  });
+});
+
 describe('the engine model in virtual time', () => {
   it('gives the first token after the prefill and one token a decode step after that', () => {
     const result = simulate(options({ workload: workloadOf([{ inputTokens: 3000, outputTokens: 3 }]) }));
