@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import packageJson from '../../package.json' with { type: 'json' };
 import { machineToCome, type Process, resolveConfig } from '../../shared/config/index.ts';
+import { readBlocks } from '../support/docs/blocks.ts';
 import { chartFiles, EXAMPLES, KUBERNETES, plainManifests, renderChart } from '../support/docs/render-kubernetes.ts';
 import { environmentOf, type Manifest, readManifests, workloadsOf } from '../support/kube/manifests.ts';
 import { PLANNED } from '../support/kube/planned-values.ts';
@@ -43,6 +44,10 @@ const RENDERED: readonly (readonly [name: string, args: readonly string[]])[] = 
   ['workers of two pods', [...GROUPS, '--set', 'events=zmq']],
   ['NATS of your own', [...EVERYTHING, '--set', 'nats.enabled=false,nats.url=nats://other:4222,nats.users=true']],
 ];
+/** Blocks of YAML of the page about Kubernetes. */
+const PAGE = readBlocks('docs/kubernetes.md', readFileSync('docs/kubernetes.md', 'utf8')).filter(
+  ({ language }) => language === 'yaml',
+);
 /** Stands in for every secret and field of the pod. */
 const FACTS = new Proxy({}, { get: () => 'f'.repeat(64) }) as Readonly<Record<string, string>>;
 
@@ -194,6 +199,13 @@ describe.skipIf(helm === '')('the Helm chart', () => {
     }
   });
 
+  const values = PAGE.filter(({ text }) => text.startsWith('workers:'));
+  it.each(values.map(({ place, text }) => [place, text]))('accepts the values of %s', (_, text) => {
+    const given = Object.entries(parse(text) as object).map(([name, value]) => `${name}=${JSON.stringify(value)}`);
+    const manifests = readManifests(renderChart(helm, ...given.flatMap((value) => ['--set-json', value])));
+    expect(workloadsOf(manifests).some(({ name }) => name.startsWith('stator-worker-'))).toBe(true);
+  });
+
   it('opens the planes of the fleet to no other pod', () => {
     const policies = readManifests(renderChart(helm, ...EVERYTHING)).filter(({ kind }) => kind === 'NetworkPolicy');
     type Rule = { readonly from?: readonly unknown[]; readonly ports?: readonly { readonly port: number }[] };
@@ -236,7 +248,11 @@ describe.skipIf(helm === '' || python === '')('each object of the Helm chart', (
     (version) => {
       const rendered = RENDERED.flatMap(([, args]) => readManifests(renderChart(helm, ...args)));
       const known = rendered.filter(({ kind }) => kind !== 'ServiceMonitor'); // of the Prometheus operator
-      const objects = known.flatMap((each) => (each.kind === 'LeaderWorkerSet' ? templatesOf(each) : [each]));
+      const shown = PAGE.filter(({ text }) => /^apiVersion:/m.test(text)).flatMap(({ text }) => readManifests(text));
+      const ofPage = shown.filter(({ kind }) => kind !== undefined && kind !== 'ScaledObject');
+      const objects = [...known, ...ofPage].flatMap((each) =>
+        each.kind === 'LeaderWorkerSet' ? templatesOf(each) : [each],
+      );
       const input = `[${[...new Set(objects.map((each) => JSON.stringify(each)))].join()}]`; // many renderings share objects
       expect(execFileSync(python, ['-c', VALIDATE, version], { encoding: 'utf8', input })).toBe('');
     },
