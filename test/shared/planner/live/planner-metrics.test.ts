@@ -248,6 +248,17 @@ describe('what a planner shows of its own time', () => {
     expect(await shown()).toEqual({ wanted: 1, ready: 0, starting: 1 });
   });
 
+  it('names what it would want if it only advises, and starts nothing', async () => {
+    const config = { tick_seconds: 5, start_at_zero: true, advisory: true };
+    const { planner, pass, scaled, value } = bedOf({ model: 'm', config });
+    void planner.run();
+    planner.hear(heldAt(0, 0).signal);
+    await pass(5000);
+    const line = 'stator_planner_target_replicas{dynamo_namespace="ns",model="m",pool="decode"}';
+    expect(await value(line)).toBe(1);
+    expect(scaled).toEqual([]);
+  });
+
   it('names the workers that are there until something is decided', async () => {
     const { planner, pass, workers, value } = bedOf({ model: 'm', config: { tick_seconds: 5, min_endpoint: 3 } });
     Object.assign(workers, { ready: 2, starting: 1 });
