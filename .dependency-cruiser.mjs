@@ -65,6 +65,18 @@ export default {
       },
     },
     {
+      name: 'options-of-a-fleet-know-no-environment', // EC2 and pods share them
+      severity: 'error',
+      from: { path: '^shared/planner/options/' },
+      to: { path: '^shared/planner/(ec2|kubernetes)/' },
+    },
+    {
+      name: 'environments-of-a-planner-share-only-options',
+      severity: 'error',
+      from: { path: '^shared/planner/(ec2|kubernetes)/' },
+      to: { path: '^shared/planner/(ec2|kubernetes)/', pathNot: '^shared/planner/$1/' },
+    },
+    {
       name: 'shared-knows-no-host',
       severity: 'error',
       from: { path: '^shared/' },

@@ -18,17 +18,6 @@ export type { LawTick } from './decide/tick-law.ts';
 export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
 export { AutoScalingError } from './ec2/auto-scaling-error.ts';
 export { Ec2Connector, type GroupCalls } from './ec2/connector.ts';
-export {
-  describeProblems,
-  type FleetSpec,
-  type FleetSpecs,
-  type OptionSpec,
-  type PoolSpec,
-  type Unit,
-  unitOf,
-} from './ec2/fleet-spec.ts';
-export { type InstanceLoad, InstanceLoads } from './ec2/instance-loads.ts';
-export { chooseFleet, fleetPreset, readFleets } from './ec2/read-fleets.ts';
 export type { ForwardPass } from './forward-pass/metrics.ts';
 export { DynamoDbHeldNotes } from './held/dynamodb-held-notes.ts';
 export { HeldReporter } from './held/held-reporter.ts';
@@ -46,6 +35,17 @@ export { LocalConnector, type ScalableWorkers } from './live/local-connector.ts'
 export { createPlannerMetrics } from './live/planner-metrics.ts';
 export { FolderKeys, VirtualConnector } from './live/virtual-connector.ts';
 export { wattsOf } from './loops.ts';
+export {
+  describeProblems,
+  type FleetSpec,
+  type FleetSpecs,
+  type OptionSpec,
+  type PoolSpec,
+  type Unit,
+  unitOf,
+} from './options/fleet-spec.ts';
+export { type InstanceLoad, InstanceLoads } from './options/instance-loads.ts';
+export { chooseFleet, fleetPreset, readFleets } from './options/read-fleets.ts';
 export {
   type Planner,
   type PlannerBounds,

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parsePlannerConfig } from '../../shared/planner/config.ts';
-import { fleetPreset } from '../../shared/planner/ec2/read-fleets.ts';
+import { fleetPreset } from '../../shared/planner/options/read-fleets.ts';
 import { readClusterFleets } from '../../shared/planner/kubernetes/cluster-fleet.ts';
 import { KUBERNETES, renderChart } from '../support/docs/render-kubernetes.ts';
 import { environmentOf, readManifests, workloadsOf } from '../support/kube/manifests.ts';

@@ -3,7 +3,7 @@ import { plannerFleetsOf } from '../../infra/constructs/ec2-fleet/planner-fleets
 import config from '../../infra/examples/ec2.config.ts';
 import { readSettings } from '../../infra/settings/index.ts';
 import { parsePlannerConfig } from '../../shared/planner/config.ts';
-import { readFleetSpecs } from '../../shared/planner/ec2/fleet-spec.ts';
+import { readFleetSpecs } from '../../shared/planner/options/fleet-spec.ts';
 import { GPUS } from './deployments.ts';
 import { productionTemplates } from './templates.ts';
 

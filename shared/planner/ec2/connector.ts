@@ -9,15 +9,15 @@ import type {
   ObservedPool,
   Step,
 } from '../live/connector.ts';
+import { type FleetSpec, type OptionSpec, type PoolSpec, unitOf } from '../options/fleet-spec.ts';
+import type { InstanceLoads } from '../options/instance-loads.ts';
+import { planFleet } from '../options/plan.ts';
 import type { Pool } from '../types.ts';
 import type { AutoScalingCalls } from './auto-scaling-calls.ts';
 import { AutoScalingError } from './auto-scaling-error.ts';
 import { CalledOffLaunches } from './called-off-launches.ts';
-import { type FleetSpec, type OptionSpec, type PoolSpec, unitOf } from './fleet-spec.ts';
-import type { InstanceLoads } from './instance-loads.ts';
 import { newestFailure } from './launch-failures.ts';
 import { mayBeRefreshing, missesCapacity, observedOption, unprotectedOf } from './observed-option.ts';
-import { planFleet } from './plan.ts';
 import { StartTimes } from './start-times.ts';
 
 /** Calls to Auto Scaling that a connector needs. */

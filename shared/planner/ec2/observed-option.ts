@@ -1,6 +1,6 @@
 import type { AutoScalingGroup, Instance } from '@aws-sdk/client-auto-scaling';
 import type { ObservedInstance, ObservedOption } from '../live/connector.ts';
-import type { InstanceLoad } from './instance-loads.ts';
+import type { InstanceLoad } from '../options/instance-loads.ts';
 
 /** Facts about an instance that its group does not state. */
 export interface InstanceMemory {

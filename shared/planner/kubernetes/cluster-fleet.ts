@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { type FleetSpec, type PoolSpec, readSpecs } from '../ec2/fleet-spec.ts';
+import { type FleetSpec, type PoolSpec, readSpecs } from '../options/fleet-spec.ts';
 import type { PerPool, Pool } from '../types.ts';
 import { parseWorkload, type Workload } from './workload.ts';
 

@@ -1,5 +1,5 @@
 import { ConfigError, type Settings } from '../../config/index.ts';
-import { readFleetsWith } from '../ec2/read-fleets.ts';
+import { readFleetsWith } from '../options/read-fleets.ts';
 import { type ClusterFleet, readClusterFleets } from './cluster-fleet.ts';
 
 /** Fleets of pods that a planner scales. */

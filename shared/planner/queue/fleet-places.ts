@@ -1,5 +1,5 @@
-import type { FleetSpec } from '../ec2/fleet-spec.ts';
 import type { Observed } from '../live/connector.ts';
+import type { FleetSpec } from '../options/fleet-spec.ts';
 import type { FleetPlaces } from '../signals/eventbridge-events.ts';
 import type { Pool } from '../types.ts';
 

@@ -1,5 +1,5 @@
 import type { QueueRecord } from '../decide/queue-batch.ts';
-import type { FleetSpec } from '../ec2/fleet-spec.ts';
+import type { FleetSpec } from '../options/fleet-spec.ts';
 import { namedBy } from '../signals/eventbridge-events.ts';
 
 /** Message group of events that name instances, or a reservation, and no Auto Scaling group: their model is unknown. */

@@ -1,6 +1,6 @@
 import { AutoScalingCalls } from '../../../shared/planner/ec2/auto-scaling-calls.ts';
 import { Ec2Connector, type Ec2ConnectorOptions } from '../../../shared/planner/ec2/connector.ts';
-import type { FleetSpec, OptionSpec } from '../../../shared/planner/ec2/fleet-spec.ts';
+import type { FleetSpec, OptionSpec } from '../../../shared/planner/options/fleet-spec.ts';
 import { type Fake, groupSpec, startFake } from '../aws/auto-scaling/fake.ts';
 import type { FakeAutoScalingOptions, GroupSpec } from '../aws/auto-scaling/index.ts';
 import type { VirtualClock } from '../virtual-clock.ts';

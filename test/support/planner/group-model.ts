@@ -1,5 +1,3 @@
-import type { FleetSpec, OptionSpec } from '../../../shared/planner/ec2/fleet-spec.ts';
-import { planFleet } from '../../../shared/planner/ec2/plan.ts';
 import type {
   Applied,
   Connector,
@@ -8,6 +6,8 @@ import type {
   ObservedOption,
   Step,
 } from '../../../shared/planner/live/connector.ts';
+import type { FleetSpec, OptionSpec } from '../../../shared/planner/options/fleet-spec.ts';
+import { planFleet } from '../../../shared/planner/options/plan.ts';
 import { POOLS, type Pool } from '../../../shared/planner/types.ts';
 
 interface Instance {

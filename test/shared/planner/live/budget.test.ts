@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { FleetSpec, PoolSpec } from '../../../../shared/planner/ec2/fleet-spec.ts';
 import type { DecisionRecord } from '../../../../shared/planner/index.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
+import type { FleetSpec, PoolSpec } from '../../../../shared/planner/options/fleet-spec.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { CloudModel } from '../../../support/planner/group-model.ts';
 

@@ -1,6 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import type { FleetSpec, OptionSpec, PoolSpec } from '../../../../shared/planner/ec2/fleet-spec.ts';
-import { planFleet } from '../../../../shared/planner/ec2/plan.ts';
 import type {
   ConnectorMemory,
   ObservedInstance,
@@ -8,6 +6,8 @@ import type {
   Plan,
   PlanContext,
 } from '../../../../shared/planner/live/connector.ts';
+import type { FleetSpec, OptionSpec, PoolSpec } from '../../../../shared/planner/options/fleet-spec.ts';
+import { planFleet } from '../../../../shared/planner/options/plan.ts';
 
 const NOW = 1_800_000_000_000;
 const MINUTE = 60_000;

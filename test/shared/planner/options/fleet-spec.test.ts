@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readFleetSpecs, unitOf } from '../../../../shared/planner/ec2/fleet-spec.ts';
+import { readFleetSpecs, unitOf } from '../../../../shared/planner/options/fleet-spec.ts';
 
 const option = {
   id: '0-on-demand',

@@ -1,12 +1,18 @@
-import type { ObservedPool, PlanContext, PoolGpus, Shortage, Step } from '../live/connector.ts';
+import type { ObservedPool, PlanContext, PoolGpus } from '../live/connector.ts';
 import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import type { PoolSpec } from './fleet-spec.ts';
-import { askedKey, type BadPair, badPairOf, type FleetMemory, noteAsked, notePairs, type Returning } from './memory.ts';
-import { heldOf, isBelow, type OptionState, optionState, replicasOf } from './option-state.ts';
+import type { BadPair, FleetMemory, Returning } from './memory.ts';
+import { beyondMaxOf, callOff, heldOf, isBelow, type OptionState, replicasOf } from './option-state.ts';
+import { stepsOf } from './pool-steps.ts';
 import { beginReturn, continueReturn, type Return, roomOf } from './return-law.ts';
 import { chooseVictims, servingOf } from './scale-in-victims.ts';
+import { shortageOf } from './shortage.ts';
 
+/** Seconds that an instance serves before it may end, unless the settings say otherwise. */
+const MIN_INSTANCE_S = 180;
+
+/** Facts from which the plan of one pool follows. */
 export interface PoolInput {
   readonly pool: Pool;
   readonly spec: PoolSpec;
@@ -20,91 +26,8 @@ export interface PoolInput {
   readonly victimsMax: number;
 }
 
-export interface PoolPlan {
-  readonly steps: readonly Step[];
-  /** Instances that this plan chooses. */
-  readonly chosen: readonly Victim[];
-  readonly isDone: boolean;
-  readonly shortage: Shortage | undefined;
-  readonly note: string | undefined;
-  readonly gpus: PoolGpus;
-  readonly memory: FleetMemory;
-}
-
-/** Code of a launch that was asked for, does not come, and whose failure the environment does not tell. */
-const NO_ANSWER = 'NoAnswer';
-/** Seconds that an instance serves before it may end, unless the settings say otherwise. */
-const MIN_INSTANCE_S = 180;
-
-/** Returns the plan of one pool. */
-export function planPool(input: PoolInput): PoolPlan {
-  const { pool, spec, seen, target, context, memory } = input;
-  const victims = new Map(context.victims.map((victim) => [victim.instanceId, victim]));
-  const facts = { pool: spec, isRefreshing: seen.refreshing, victims, nowMs: context.nowMs };
-  const options = spec.options.flatMap((each, at) => {
-    const found = seen.options.find(({ id }) => id === each.id);
-    return found === undefined ? [] : [optionState(each, at, found, facts)];
-  });
-  const { bad, asked, badOptions } = noteFailures(options, input);
-  const noted = { ...memory, bad, asked };
-  if (target === undefined) return unchanged(options, noted);
-  const work = new PoolWork(options, badOptions, input);
-  work.launch();
-  work.shrink();
-  work.trim();
-  work.leave();
-  work.moveBack();
-  const { room, returning, ...rest } = work.result();
-  return {
-    ...rest,
-    memory: {
-      ...noted,
-      room: withPool(memory.room, pool, room),
-      returning: withPool(memory.returning, pool, returning),
-    },
-  };
-}
-
-/** Notes which options fail, and takes launches that will not come out of their counts. */
-function noteFailures(options: readonly OptionState[], { pool, spec, memory, context: { nowMs } }: PoolInput) {
-  let { bad } = memory;
-  const asked: Record<string, FleetMemory['asked'][string]> = Object.fromEntries(
-    Object.entries(memory.asked).filter(([key]) => !key.startsWith(`${pool}/`)),
-  );
-  for (const option of options) {
-    const { spec: each, seen, live, onOrder } = option;
-    const note = noteAsked(memory.asked, { pool, option: each.id }, { live: live.length, onOrder }, nowMs);
-    const isTold = seen.failing !== undefined && seen.failing.atMs >= (note?.sinceMs ?? 0);
-    const isSilent = note !== undefined && !isTold && nowMs - note.sinceMs >= 2000 * spec.startSecs;
-    const silence = { code: NO_ANSWER, types: [], atMs: nowMs };
-    bad = notePairs(bad, option, isSilent ? silence : seen.failing, nowMs);
-    if (note !== undefined && !isSilent) asked[askedKey(pool, each.id)] = note;
-  }
-  const badOptions = new Map<OptionState, BadPair>();
-  for (const option of options) {
-    const pair = badPairOf(bad, option.spec, nowMs);
-    if (pair === undefined) continue;
-    badOptions.set(option, pair);
-    delete asked[askedKey(pool, option.spec.id)];
-    option.lost = option.onOrder; // otherwise they would come when there is capacity again, beside their replacements
-    if (!option.isBusy) option.count -= option.onOrder;
-  }
-  return { bad, asked, badOptions };
-}
-
-function unchanged(options: readonly OptionState[], memory: FleetMemory): PoolPlan {
-  const held = options.reduce((total, each) => total + heldOf(each) * each.spec.gpusPerInstance, 0);
-  const gpus = { held, planned: held, settled: held };
-  return { steps: [], chosen: [], isDone: true, shortage: undefined, note: undefined, gpus, memory };
-}
-
-function withPool<T>(all: Readonly<Partial<Record<Pool, T>>>, pool: Pool, value: T | undefined) {
-  const { [pool]: _, ...others } = all;
-  return (value === undefined ? others : { ...others, [pool]: value }) as Readonly<Partial<Record<Pool, T>>>;
-}
-
 /** Work on one pool: each method changes the counts of the options. */
-class PoolWork {
+export class PoolWork {
   readonly #options: readonly OptionState[];
   readonly #bad: ReadonlyMap<OptionState, BadPair>;
   readonly #input: PoolInput;
@@ -244,14 +167,16 @@ class PoolWork {
   }
 
   result() {
-    const steps = this.#steps();
-    const { seen } = this.#input;
+    const { pool, seen } = this.#input;
+    const steps = stepsOf(pool, this.#options, this.#chosen);
+    const [missing, target] = [this.#missing, this.#target];
+    const isShort = missing > 0 && !this.#isBoundByBudget;
     const isWaiting = this.#isShrinkLate && seen.refreshing;
     return {
       steps,
       chosen: this.#chosen,
-      isDone: steps.length === 0 && this.#missing === 0 && !this.#isShrinkLate && (seen.refreshing || this.#isQuiet()),
-      shortage: this.#shortage(),
+      isDone: steps.length === 0 && missing === 0 && !this.#isShrinkLate && (seen.refreshing || this.#isQuiet()),
+      shortage: isShort ? shortageOf({ pool, missing, target }, this.#bad) : undefined,
       note: isWaiting ? 'no instance is ended while an instance refresh is in progress' : undefined,
       gpus: this.#gpus(),
       room: this.#room,
@@ -291,77 +216,9 @@ class PoolWork {
     const settled = sum(({ count, isLeaving }) => (isLeaving ? 0 : count)) - this.#surplusGpus;
     return { held, planned: held + sum(({ launched }) => launched), settled };
   }
-
-  /** Ends come first, then lower numbers, then higher ones: an option that fails gives up before another grows. */
-  #steps(): readonly Step[] {
-    const { pool } = this.#input;
-    const ended = this.#options.flatMap((option) => {
-      const { spec, seen, doomed } = option;
-      // The environment ends nothing below the least number. After a change by hand the number is raised first.
-      const ids = isBelow(option) ? [] : [...doomed.map(({ id }) => id), ...this.#chosenOf(option)];
-      const possible = ids.slice(0, Math.max(0, seen.desired - seen.min));
-      return possible.map((instanceId) => ({ kind: 'terminate', pool, option: spec.id, instanceId }) as const);
-    });
-    const numbers = this.#options.flatMap((option) => {
-      const { seen, doomed, count, spec, live } = option;
-      const isRaised = isBelow(option);
-      const left = isRaised ? seen.desired : seen.desired - doomed.length - this.#chosenOf(option).length;
-      const wanted = isRaised ? Math.max(count, live.length + doomed.length) : count;
-      const desired = Math.min(Math.max(seen.max, seen.desired), Math.max(seen.min, wanted));
-      const step = { kind: 'desire', pool, option: spec.id, desired } as const;
-      return desired === left ? [] : [{ step, by: desired - left }];
-    });
-    return [
-      ...ended,
-      ...numbers.toSorted((one, other) => Math.sign(one.by) - Math.sign(other.by)).map(({ step }) => step),
-    ];
-  }
-
-  #chosenOf({ spec }: OptionState): readonly string[] {
-    return this.#chosen.filter(({ option }) => option === spec.id).map(({ instanceId }) => instanceId);
-  }
-
-  #shortage(): Shortage | undefined {
-    if (this.#missing === 0 || this.#isBoundByBudget) return undefined;
-    const { pool } = this.#input;
-    const what = `${pool}: ${this.#missing} of ${this.#target} workers are missing`;
-    const last = [...this.#bad].toSorted(([, one], [, other]) => other.failedAtMs - one.failedAtMs)[0];
-    if (last === undefined) {
-      return { code: 'MaximumReached', problem: `${what}, and every option is as large as it may be` };
-    }
-    const [{ spec, seen }, { code, reason }] = last;
-    const zone = seen.failing?.zone ?? spec.zone;
-    const where = `${(spec.shownTypes ?? spec.types).join(', ')}${zone === undefined ? '' : ` in ${zone}`}`;
-    return {
-      code,
-      option: spec.id,
-      problem: `${what}, and no option has room; ${spec.id} failed last: ${code} (${where})${reason === undefined ? '' : `: ${reason}`}`,
-    };
-  }
 }
 
 /** Returns the time from which on an instance is too young to end. */
 function readyBeforeOf({ nowMs, tickSeconds, minInstanceSeconds = MIN_INSTANCE_S }: PlanContext): number {
   return nowMs - 1000 * Math.max(minInstanceSeconds, 3 * tickSeconds);
-}
-
-/** Returns the units of an option beyond its maximum. */
-function beyondMaxOf({ count, seen, unit, isBusy, isLeaving }: OptionState): number {
-  if (isBusy || isLeaving) return 0;
-  return Math.ceil(Math.max(0, Math.min(count, seen.desired) - seen.max) / unit.instances);
-}
-
-/** Calls off launches of whole units, so that no more than `surplus` workers go. Returns how many go. */
-function callOff(option: OptionState, surplus: number, isBad: boolean): number {
-  const { live, onOrder, unit, seen } = option;
-  const callable = live.filter(({ state }) => state === 'starting').length + (isBad ? 0 : onOrder);
-  const spare = Math.max(0, option.count - seen.min);
-  const units = Math.min(
-    Math.floor(surplus / unit.replicas),
-    Math.floor(callable / unit.instances),
-    Math.floor(spare / unit.instances),
-  );
-  if (units <= 0) return 0;
-  option.count -= units * unit.instances;
-  return units * unit.replicas;
 }

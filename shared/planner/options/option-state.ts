@@ -77,3 +77,24 @@ export function heldOf({ seen: { instances }, onOrder }: OptionState): number {
 export function isBelow({ seen, live, doomed, isBusy }: OptionState): boolean {
   return !isBusy && seen.desired < Math.min(seen.max, live.length + doomed.length);
 }
+
+/** Returns the units of an option beyond its maximum. */
+export function beyondMaxOf({ count, seen, unit, isBusy, isLeaving }: OptionState): number {
+  if (isBusy || isLeaving) return 0;
+  return Math.ceil(Math.max(0, Math.min(count, seen.desired) - seen.max) / unit.instances);
+}
+
+/** Calls off launches of whole units, so that no more than `surplus` workers go. Returns how many go. */
+export function callOff(option: OptionState, surplus: number, isBad: boolean): number {
+  const { live, onOrder, unit, seen } = option;
+  const callable = live.filter(({ state }) => state === 'starting').length + (isBad ? 0 : onOrder);
+  const spare = Math.max(0, option.count - seen.min);
+  const units = Math.min(
+    Math.floor(surplus / unit.replicas),
+    Math.floor(callable / unit.instances),
+    Math.floor(spare / unit.instances),
+  );
+  if (units <= 0) return 0;
+  option.count -= units * unit.instances;
+  return units * unit.replicas;
+}

@@ -1,8 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { FleetSpec, OptionSpec } from '../../../../shared/planner/ec2/fleet-spec.ts';
-import { readMemory } from '../../../../shared/planner/ec2/memory.ts';
-import { planFleet } from '../../../../shared/planner/ec2/plan.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
 import type {
   ConnectorMemory,
@@ -11,6 +8,9 @@ import type {
   Plan,
   Step,
 } from '../../../../shared/planner/live/connector.ts';
+import type { FleetSpec, OptionSpec } from '../../../../shared/planner/options/fleet-spec.ts';
+import { readMemory } from '../../../../shared/planner/options/memory.ts';
+import { planFleet } from '../../../../shared/planner/options/plan.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import type { DecisionRecord, Victim } from '../../../../shared/planner/store/types.ts';
 import { CloudModel } from '../../../support/planner/group-model.ts';

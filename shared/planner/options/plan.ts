@@ -9,7 +9,7 @@ import { type PoolPlan, planPool } from './plan-pool.ts';
 const VICTIMS_MAX = 8;
 
 /**
- * Returns how to bring an EC2 fleet to a decision's targets. Missing workers start on the options in order, except
+ * Returns how to bring a fleet to a decision's targets. Missing workers start on the options in order, except
  * failed ones; surplus workers end instance by instance. It reads no clock and calls nothing.
  */
 export function planFleet(

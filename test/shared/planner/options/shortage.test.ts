@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import { handleSignals } from '../../../../shared/planner/decide/handle-batch.ts';
-import type { FleetSpec, OptionSpec } from '../../../../shared/planner/ec2/fleet-spec.ts';
 import { actOnNewest } from '../../../../shared/planner/live/act.ts';
+import type { FleetSpec, OptionSpec } from '../../../../shared/planner/options/fleet-spec.ts';
 import { MemoryPlannerStore } from '../../../../shared/planner/store/memory-store.ts';
 import { NO_TRAFFIC } from '../../../../shared/protocol/index.ts';
 import { rollupOf } from '../../../support/planner/fleet-signals.ts';

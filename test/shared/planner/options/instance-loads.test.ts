@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
 import type { EndpointRecord } from '../../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../../shared/discovery/memory/memory-discovery.ts';
-import { InstanceLoads } from '../../../../shared/planner/ec2/instance-loads.ts';
+import { InstanceLoads } from '../../../../shared/planner/options/instance-loads.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const { signal } = new AbortController();
