@@ -389,8 +389,10 @@ export class ServingWorker {
   }
 
   #showHealth(): void {
+    const { isFit, isDraining, isAsleep } = this.#condition;
+    this.#options.health?.setAtRest(isDraining || isAsleep, this.instanceId);
     for (const name of this.#endpointNames)
-      this.#options.health?.set(name, this.#condition.isFit ? 'ready' : 'notready', this.instanceId);
+      this.#options.health?.set(name, isFit ? 'ready' : 'notready', this.instanceId);
   }
 
   async #stopTelling(): Promise<void> {

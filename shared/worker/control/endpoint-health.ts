@@ -2,7 +2,7 @@ import type { Clock } from '../../clock/index.ts';
 
 export type HealthStatus = 'ready' | 'notready';
 
-/** Body of the status server's `/health` and `/live`. */
+/** Body of the status server's `/health` and `/live`. Only the status codes of the two differ. */
 export interface HealthBody {
   readonly status: HealthStatus;
   readonly uptime: { readonly secs: number; readonly nanos: number };
@@ -44,6 +44,8 @@ export class EndpointHealth {
   /** Status that each worker reported, by its instance id. */
   readonly #workers = new Map<string, Map<string, HealthStatus>>();
   readonly #counting: ReadonlySet<string>;
+  /** Workers that do not serve because they drain or sleep. */
+  readonly #atRest = new Set<string>();
   /** Reasons why KV events are missing, by worker. */
   readonly #eventFaults = new Map<string, string>();
 
@@ -76,11 +78,27 @@ export class EndpointHealth {
     else this.#eventFaults.set(worker, why);
   }
 
+  /** Sets whether a worker does not serve by order: it drains or sleeps. */
+  setAtRest(isAtRest: boolean, worker = ''): void {
+    if (isAtRest) this.#atRest.add(worker);
+    else this.#atRest.delete(worker);
+  }
+
   get status(): HealthStatus {
-    for (const [endpoint, status] of this.#endpoints) {
-      if (status === 'notready' && (this.#counting.size === 0 || this.#counting.has(endpoint))) return 'notready';
-    }
-    return 'ready';
+    return this.#notReady.length === 0 ? 'ready' : 'notready';
+  }
+
+  /**
+   * Whether a restart of the process would help nothing: every worker serves, drains or sleeps. A restart would cut off
+   * the streams of a worker that drains.
+   */
+  get isLive(): boolean {
+    return this.#notReady.every((endpoint) => {
+      const own = [...this.#workers].filter(([, statuses]) => statuses.has(endpoint));
+      const isServed = ([id, statuses]: (typeof own)[number]): boolean =>
+        this.#atRest.has(id) || statuses.get(endpoint) === 'ready';
+      return own.length >= this.#workersMin && own.every(isServed);
+    });
   }
 
   report(): HealthBody {
@@ -95,6 +113,12 @@ export class EndpointHealth {
     const away = this.#absences();
     const absent = away.length > 0 ? { away } : {};
     return { status: this.status, uptime: { secs, nanos }, endpoints, ...events, ...workers, ...absent };
+  }
+
+  /** Endpoints that decide readiness and are not ready. */
+  get #notReady(): readonly string[] {
+    const counts = (endpoint: string): boolean => this.#counting.size === 0 || this.#counting.has(endpoint);
+    return [...this.#endpoints].flatMap(([name, status]) => (status === 'notready' && counts(name) ? [name] : []));
   }
 
   #statusOf(endpoint: string): HealthStatus {

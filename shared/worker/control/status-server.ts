@@ -37,7 +37,7 @@ export interface StatusServerOptions {
 
 /**
  * Serves health, metrics and model files of a worker process to every client, because nothing here changes the worker.
- * Start it before the engine loads: it answers 503 until then.
+ * Start it before the engine loads: it answers 503 until then. A worker that drains or sleeps is not healthy, but live.
  *
  * @throws Error with a text for the operator if the port is not available
  */
@@ -58,9 +58,9 @@ async function answer(options: StatusServerOptions, request: IncomingMessage, re
   } else if (request.method !== 'GET' && request.method !== 'HEAD') {
     response.writeHead(405, { allow: 'GET, HEAD' }).end();
   } else if (path === healthPath || path === livePath) {
-    const body = health.report();
-    response.writeHead(body.status === 'ready' ? 200 : 503, { 'content-type': 'text/plain' });
-    response.end(JSON.stringify(body));
+    const isWell = path === livePath ? health.isLive : health.status === 'ready';
+    response.writeHead(isWell ? 200 : 503, { 'content-type': 'text/plain' });
+    response.end(JSON.stringify(health.report()));
   } else if (path === '/metrics') {
     const text = metrics.render();
     response.writeHead(200, { 'content-type': metrics.contentType }).end(text);

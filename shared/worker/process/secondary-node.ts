@@ -38,7 +38,10 @@ export async function startSecondaryNode(
     const starting = startSecondary(config, { clock, logger: log });
     const node = await lifetime.use(starting, (started) => started.stop());
     health.set(ENGINE, 'ready');
-    lifetime.defer(() => health.set(ENGINE, 'notready'));
+    lifetime.defer(() => {
+      health.setAtRest(true);
+      health.set(ENGINE, 'notready');
+    });
     const engineExit = node.exit.then((reason) => {
       health.set(ENGINE, 'notready');
       log.error('the engine has ended', { reason: reasonOf(reason) });

@@ -372,7 +372,7 @@ describe('draining a worker', () => {
     expect(worker.drain()).toBe(draining);
     for (let record = 0; record < ALL_RECORDS.length; record++) await bed.clock.advance(0); // they leave one by one
     expect(await bed.records()).toEqual([]);
-    expect(bed.health.status).toBe('notready');
+    expect([bed.health.status, bed.health.isLive]).toEqual(['notready', true]);
     const refused = bed.call(worker, range(10));
     await bed.clock.advance(4000);
     expect(refused.sink.error !== undefined && isMigratable(refused.sink.error)).toBe(true);
@@ -488,7 +488,7 @@ describe('a worker whose engine stops answering', () => {
     expect(await bed.records()).toEqual(ALL_RECORDS);
     await bed.clock.advance(4000);
     expect(await bed.records()).toEqual([]);
-    expect(bed.health.status).toBe('notready');
+    expect([bed.health.status, bed.health.isLive]).toEqual(['notready', false]);
     expect(sink.error?.worker).toBe('EngineShutdown');
     expect(bed.lines.filter((line) => line.message === 'engine is down')).toHaveLength(1);
     Object.assign(engine, { healthError: undefined, hangs: false });

@@ -59,12 +59,12 @@ startupProbe:
   httpGet: { path: /health, port: status }
   periodSeconds: 5
   failureThreshold: {{ div (add .startSecs 4) 5 }}
-# /live fails as /health does, also while a worker drains by order of a planner. So it may fail for as long.
+# /live fails while the engine is down, but not while a worker drains. An engine gets two minutes to come back.
 livenessProbe:
   httpGet: { path: /live, port: status }
   periodSeconds: 10
   timeoutSeconds: 5
-  failureThreshold: {{ div (add .drainSecs 69) 10 }}
+  failureThreshold: 12
 # Discovery lists a worker while its pod is ready.
 readinessProbe:
   httpGet: { path: /health, port: status }

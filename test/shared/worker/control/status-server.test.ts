@@ -59,6 +59,24 @@ describe('status server', () => {
     expect(Math.round(body.uptime.nanos / 1000)).toBe(356_504);
   });
 
+  it('says that the process lives while workers drain or sleep, but not while an engine loads or is down', async () => {
+    const health = new EndpointHealth(clock, ['generate'], { workers: 2 });
+    const url = await start(health);
+    const statuses = async (): Promise<readonly number[]> =>
+      await Promise.all(['/health', '/live'].map(async (path) => (await fetch(url + path)).status));
+    health.setAtRest(true, 'a');
+    health.set('generate', 'notready', 'a');
+    expect(await statuses()).toEqual([503, 503]); // the second worker loads
+    health.set('generate', 'ready', 'b');
+    expect(await statuses()).toEqual([503, 200]);
+    health.set('generate', 'notready', 'b');
+    expect(await statuses()).toEqual([503, 503]);
+    health.setAtRest(true, 'b');
+    expect(await statuses()).toEqual([503, 200]);
+    health.setAtRest(false, 'a');
+    expect(await statuses()).toEqual([503, 503]);
+  });
+
   it('starts ready when told so', async () => {
     const url = await start(new EndpointHealth(clock, ['generate'], { starting: 'ready' }));
     expect((await fetch(`${url}/live`)).status).toBe(200);
