@@ -3,7 +3,6 @@ import { KubeFailure } from '../../discovery/index.ts';
 import type { Applied, Connector, LaunchFailure, Observed, ObservedPool, Step } from '../live/connector.ts';
 import type { InstanceLoads } from '../options/instance-loads.ts';
 import { planFleet } from '../options/plan.ts';
-import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import { byOption, changeOf, type OptionSteps, outcomeOf } from './change.ts';
 import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
@@ -41,10 +40,8 @@ export class KubernetesConnector implements Connector {
     this.name = options.fleet.cluster.kind;
   }
 
-  plan: Connector['plan'] = (decision, observed, memory, context) => {
-    const victims = withoutReplaced(context.victims, observed);
-    return planFleet(this.#options.fleet, decision, observed, memory, { ...context, victims });
-  };
+  plan: Connector['plan'] = (decision, observed, memory, context) =>
+    planFleet(this.#options.fleet, decision, observed, memory, context);
 
   /**
    * Reads all workloads of the fleet, with their pods. A workload that does not exist is an option without room: a
@@ -140,11 +137,4 @@ export class KubernetesConnector implements Connector {
     const what = `the fleet of ${model} in namespace ${namespace} names workloads that do not exist`;
     return new KubeFailure(404, `${what} in ${this.#options.calls.where}: ${names}`);
   }
-}
-
-/** Leaves out victims that have ended and whose name a newer replica has: groups of a LeaderWorkerSet are numbered. */
-function withoutReplaced(victims: readonly Victim[], { pools = {} }: Observed): readonly Victim[] {
-  const instances = Object.values(pools).flatMap(({ options }) => options.flatMap((option) => option.instances));
-  const createdMs = new Map(instances.map((each) => [each.id, each.createdMs ?? 0]));
-  return victims.filter(({ instanceId, atMs }) => (createdMs.get(instanceId) ?? 0) <= atMs);
 }

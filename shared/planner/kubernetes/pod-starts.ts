@@ -16,7 +16,7 @@ interface Past {
  * if this process has seen it before. What is gone is forgotten.
  */
 export class PodStarts {
-  /** By the uid of the first pod. */
+  /** By the uid of the replica. */
   #pasts: ReadonlyMap<string, Past> = new Map();
   readonly #startsMs: number[] = [];
   readonly #nodesMs: number[] = [];
@@ -24,13 +24,13 @@ export class PodStarts {
   /** Takes all replicas of a fleet as they are now. */
   observe(replicas: readonly Replica[]): void {
     const pasts = new Map<string, Past>();
-    for (const replica of replicas) if (replica.isActive) pasts.set(uidOf(replica), this.#next(replica));
+    for (const replica of replicas) if (replica.isActive) pasts.set(replica.uid, this.#next(replica));
     this.#pasts = pasts;
   }
 
   /** Returns whether a replica was ready when it was observed, or before. */
   hasServed(replica: Replica): boolean {
-    return this.#pasts.get(uidOf(replica))?.hasServed === true;
+    return this.#pasts.get(replica.uid)?.hasServed === true;
   }
 
   /** Returns the seconds from a new pod to a worker that serves, the 90th percentile; undefined before the first. */
@@ -45,7 +45,7 @@ export class PodStarts {
 
   #next(replica: Replica): Past {
     const { pods, isReady, wasReady, createdMs, readySinceMs, scheduledMs } = replica;
-    const before = this.#pasts.get(uidOf(replica));
+    const before = this.#pasts.get(replica.uid);
     if (!isReady && !wasReady) {
       return before ?? { hasServed: false, isFirstStart: pods.every(({ hasRestarted }) => !hasRestarted) };
     }
@@ -55,10 +55,6 @@ export class PodStarts {
     }
     return { hasServed: true, isFirstStart: false };
   }
-}
-
-function uidOf({ pods: [pod] }: Replica): string {
-  return pod?.uid ?? '';
 }
 
 function secondsOf(samplesMs: readonly number[]): number | undefined {

@@ -6,6 +6,8 @@ import type { WorkloadKind } from './workload.ts';
 export interface Replica {
   /** Name of its pod, or of the leader of its group. */
   readonly id: string;
+  /** Uid of that pod: groups are numbered, so that a new one has the name of one that has ended. */
+  readonly uid: string;
   readonly pods: readonly Pod[];
   readonly isActive: boolean;
   readonly isReady: boolean;
@@ -39,6 +41,7 @@ function replicaOf(pods: readonly Pod[], leader: Pod): Replica {
   const nodes = pods.map(({ scheduledMs }) => scheduledMs);
   return {
     id: leader.name,
+    uid: leader.uid,
     pods,
     isActive: isActive(leader),
     isReady,
@@ -174,13 +177,13 @@ function stateOf(
 }
 
 function instanceOf(replica: Replica, state: ObservedInstance['state'], facts: ReplicaFacts): ObservedInstance {
-  const { id, isReady, readySinceMs, createdMs } = replica;
+  const { id, uid, isReady, readySinceMs } = replica;
   if (facts.kind === 'LeaderWorkerSet') {
     // The set ends its last group whatever the loads are: the generation states that order.
-    return { id, state, createdMs, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
+    return { id, uid, state, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
   }
   const activeBlocks = facts.blocksOf(id);
   // Discovery may hide the worker of a pod that is not ready, so a load that was not heard does not mean an idle pod.
   const isIdle = activeBlocks === 0 || !facts.mayStream(replica);
-  return { id, state, createdMs, readySinceMs, activeBlocks, isUnhealthy: state === 'ready' && !isReady && isIdle };
+  return { id, uid, state, readySinceMs, activeBlocks, isUnhealthy: state === 'ready' && !isReady && isIdle };
 }

@@ -251,7 +251,7 @@ function isOpenAgain({ status, fleet: then }: DecisionRecord, { shortage }: Plan
 }
 
 function distinct(victims: readonly Victim[]): readonly Victim[] {
-  return [...new Map(victims.map((each) => [each.instanceId, each])).values()];
+  return [...new Map(victims.map((each) => [`${each.instanceId} ${each.uid ?? ''}`, each])).values()];
 }
 
 function isSame(one: unknown, other: unknown): boolean {

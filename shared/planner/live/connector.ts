@@ -6,8 +6,8 @@ export interface ObservedInstance {
   readonly id: string;
   /** `starting` until it serves. `draining` from the moment that its end is certain. */
   readonly state: 'starting' | 'ready' | 'draining';
-  /** Time of its creation in Unix milliseconds, if its id may be that of an earlier instance. */
-  readonly createdMs?: number | undefined;
+  /** Uid that the environment gives it, if a later instance may get the same id. */
+  readonly uid?: string | undefined;
   /** Time from which it serves, in Unix milliseconds; undefined: longer ago than the environment remembers. */
   readonly readySinceMs?: number | undefined;
   /** KV blocks in use by running requests, over all its workers; undefined: no worker of it was heard. */

@@ -1,4 +1,12 @@
-import type { ConnectorMemory, Observed, Plan, PlanContext, PoolGpus, Step } from '../live/connector.ts';
+import type {
+  ConnectorMemory,
+  Observed,
+  ObservedInstance,
+  Plan,
+  PlanContext,
+  PoolGpus,
+  Step,
+} from '../live/connector.ts';
 import type { DecisionRecord, Victim } from '../store/types.ts';
 import { type PerPool, POOLS } from '../types.ts';
 import type { FleetSpec } from './fleet-spec.ts';
@@ -22,12 +30,14 @@ export function planFleet(
   const plans: PoolPlan[] = [];
   const gpus: { -readonly [pool in keyof PerPool<PoolGpus>]: PoolGpus } = {};
   let known = readMemory(memory);
-  let victims: readonly Victim[] = stillThere(pools, context.victims);
+  const earlier = stillThere(pools, context.victims);
+  let victims: readonly Victim[] = earlier;
   for (const pool of POOLS) {
     const [spec, seen] = [fleet.pools[pool], pools[pool]];
     if (spec === undefined || seen === undefined) continue;
     const victimsMax = Math.max(0, VICTIMS_MAX - notEnding(pools, victims).length);
-    const input = { pool, spec, seen, target: targets[pool], decisionId, memory: known, context, victimsMax };
+    const common = { target: targets[pool], decisionId, context: { ...context, victims: earlier }, victimsMax };
+    const input = { pool, spec, seen, memory: known, ...common };
     const plan = planPool(input);
     plans.push(plan);
     gpus[pool] = plan.gpus;
@@ -50,19 +60,21 @@ export function planFleet(
   };
 }
 
-/** Returns the victims that the environment still lists. */
+/** Returns the victims that the environment still lists: a newer instance may have the id of one that has ended. */
 function stillThere(pools: NonNullable<Observed['pools']>, victims: readonly Victim[]): readonly Victim[] {
-  const ids = new Set(
-    Object.values(pools).flatMap(({ options }) => options.flatMap(({ instances }) => instances.map(({ id }) => id))),
-  );
-  return victims.filter(({ instanceId }) => ids.has(instanceId));
+  const uids = new Map(instancesOf(pools).map(({ id, uid }) => [id, uid]));
+  return victims.filter(({ instanceId, uid }) => uids.has(instanceId) && uids.get(instanceId) === uid);
 }
 
 /** Returns the victims whose end the environment does not show yet. */
 function notEnding(pools: NonNullable<Observed['pools']>, victims: readonly Victim[]): readonly Victim[] {
-  const listed = Object.values(pools).flatMap(({ options }) => options.flatMap(({ instances }) => instances));
-  const draining = new Set(listed.filter(({ state }) => state === 'draining').map(({ id }) => id));
-  return victims.filter(({ instanceId }) => !draining.has(instanceId));
+  const draining = instancesOf(pools).filter(({ state }) => state === 'draining');
+  const ids = new Set(draining.map(({ id }) => id));
+  return victims.filter(({ instanceId }) => !ids.has(instanceId));
+}
+
+function instancesOf(pools: NonNullable<Observed['pools']>): readonly ObservedInstance[] {
+  return Object.values(pools).flatMap(({ options }) => options.flatMap(({ instances }) => instances));
 }
 
 /** Terminations come before changes of group size, in the whole fleet: one pool may give GPUs to another. */

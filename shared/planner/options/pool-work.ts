@@ -1,4 +1,4 @@
-import type { ObservedPool, PlanContext, PoolGpus } from '../live/connector.ts';
+import type { ObservedInstance, ObservedPool, PlanContext, PoolGpus } from '../live/connector.ts';
 import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import type { PoolSpec } from './fleet-spec.ts';
@@ -108,7 +108,7 @@ export class PoolWork {
     const gpusOf = (each: typeof all): number =>
       each.reduce((total, { option, instances }) => total + instances.length * option.spec.gpusPerInstance, 0);
     this.#surplusGpus = Math.max(0, gpusOf(all) - gpusOf(chosen));
-    for (const { option, instances } of chosen) for (const { id } of instances) this.#choose(option, id);
+    for (const { option, instances } of chosen) for (const each of instances) this.#choose(option, each);
     if (this.#return.after >= 0 && all.length === 0) this.#returning = undefined; // it is done
   }
 
@@ -128,7 +128,7 @@ export class PoolWork {
       const countMax = victimsMax - this.#chosen.length;
       const now = { surplus, serving, countMax, readyBeforeMs: readyBeforeOf(context), withBusy: false };
       const chosen = chooseVictims([option], now);
-      for (const { instances } of chosen) for (const { id } of instances) this.#choose(option, id);
+      for (const { instances } of chosen) for (const each of instances) this.#choose(option, each);
       serving -= chosen.length * option.unit.replicas;
     }
     this.#isShrinkLate ||= this.#beyondMax() > 0;
@@ -143,7 +143,7 @@ export class PoolWork {
       if (nowMs < (option.endFromMs ?? 0)) continue;
       const rest = Math.max(0, this.#input.victimsMax - this.#chosen.length);
       const ending = option.live.slice(0, Math.min(rest, Math.max(0, option.count - option.seen.min)));
-      for (const { id } of ending) this.#choose(option, id);
+      for (const each of ending) this.#choose(option, each);
     }
   }
 
@@ -184,9 +184,10 @@ export class PoolWork {
     };
   }
 
-  #choose(option: OptionState, instanceId: string): void {
+  #choose(option: OptionState, { id: instanceId, uid }: ObservedInstance): void {
     const { pool, context } = this.#input;
-    this.#chosen.push({ instanceId, pool, option: option.spec.id, atMs: context.nowMs });
+    const named = uid === undefined ? { instanceId } : { instanceId, uid };
+    this.#chosen.push({ ...named, pool, option: option.spec.id, atMs: context.nowMs });
     option.count--;
   }
 

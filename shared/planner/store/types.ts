@@ -39,6 +39,8 @@ export interface DecisionRecord {
 /** Instance that a decision ends. Stored before anything is done to it, so that a repetition ends no other one. */
 export interface Victim {
   readonly instanceId: string;
+  /** Uid of the instance, if its id may be that of a later one. */
+  readonly uid?: string | undefined;
   readonly pool: Pool;
   readonly option: string;
   /** Time at which it was chosen. */

@@ -484,6 +484,19 @@ describe('a planner of groups of pods', () => {
     expect((await rounds.observe()).pools?.decode).toMatchObject({ ready: 3, starting: 0, draining: 0 });
   });
 
+  it('keeps a new group that is there within the same second, and has the name of one that it has ended', async () => {
+    await using bed = await startPodFleet(GROUPS, { endMs: 1 });
+    bed.workloads.addGroups('g0', 3, 2);
+    await bed.clock.advance(OLD_MS + 500); // the API states times in whole seconds
+    const rounds = new Rounds(bed);
+    await rounds.round(2);
+    await bed.clock.advance(2);
+    await rounds.round(3);
+    await bed.clock.advance(OLD_MS);
+    expect((await rounds.round(3)).plan).toMatchObject({ steps: [], victims: [], isDone: true });
+    expect(bed.workloads.ended).toEqual(['g0-2', 'g0-2-1']);
+  });
+
   it('waits until the last group is old enough, because none below it can end', async () => {
     await using bed = await bedOfGroups(2);
     const rounds = new Rounds(bed);
