@@ -25,6 +25,9 @@ interface Change {
   readonly isSettled: boolean;
 }
 
+/** Characters of a refusal that the decision keeps: enough for the right that is missing, and whose. */
+const REASON_CHARACTERS_MAX = 300;
+
 /** Codes of the refusals that a planner may meet, by their status. */
 const CODES: Readonly<Record<number, string>> = {
   400: 'BadRequest',
@@ -85,5 +88,6 @@ export function changeOf(
 export function outcomeOf(thrown: unknown): Applied {
   if (!(thrown instanceof KubeFailure) || thrown.mayPass) throw thrown;
   if (thrown.isConflict || thrown.isAbsent) return 'waiting';
-  return { failed: CODES[thrown.status] ?? `Status${thrown.status}` };
+  const reason = thrown.message.replaceAll(/\s+/g, ' ').slice(0, REASON_CHARACTERS_MAX);
+  return { failed: CODES[thrown.status] ?? `Status${thrown.status}`, reason };
 }

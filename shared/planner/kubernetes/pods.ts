@@ -1,4 +1,5 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import type { Labels } from './selectors.ts';
 import { GROUP_LABELS } from './workload.ts';
 
 /**
@@ -12,6 +13,7 @@ export const LOWEST_COST = -2_147_483_647;
 export interface Pod {
   readonly name: string;
   readonly uid: string;
+  readonly labels: Labels;
   readonly createdMs: number;
   readonly phase: string;
   /** Its end was ordered. */
@@ -59,6 +61,7 @@ export function readPod(object: UnknownRecord): Pod | undefined {
   return {
     name,
     uid,
+    labels: labels as Labels,
     createdMs: timeOf(creationTimestamp) ?? 0,
     phase: typeof status.phase === 'string' ? status.phase : 'Pending',
     isTerminating: deletionTimestamp !== undefined,

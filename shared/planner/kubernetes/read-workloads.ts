@@ -1,7 +1,9 @@
 import { KubeFailure } from '../../discovery/index.ts';
 import type { Pool } from '../types.ts';
 import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
+import type { Pod } from './pods.ts';
 import { type Replica, replicasOf } from './replicas.ts';
+import { isSelected, joinedSelectors, type Selector } from './selectors.ts';
 import type { Scale, WorkloadCalls } from './workload-calls.ts';
 
 /** A workload as it was observed last. */
@@ -20,45 +22,55 @@ export function keyOf(pool: Pool, option: string): string {
 }
 
 /**
- * Reads all workloads of a fleet, with their pods. Returns those that exist, by pool and option.
+ * Reads all workloads of a fleet, with their pods. Returns those that exist, by pool and option. It asks for all scales
+ * at once, and then for the pods of all workloads together.
  *
- * @throws KubeFailure that names the workload and, if a right is missing, where the rights are listed
+ * @throws KubeFailure that says what cannot be read and, if a right is missing, where the rights are listed
  */
 export async function readWorkloads(
   { workloads: pools }: Pick<ClusterFleet, 'workloads'>,
   calls: ReadCalls,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, SeenWorkload>> {
-  const seen = new Map<string, SeenWorkload>();
-  for (const [pool, workloads] of Object.entries(pools)) {
-    for (const [id, option] of workloads) {
-      const found = await look(option, calls, signal);
-      if (found !== undefined) seen.set(keyOf(pool as Pool, id), found);
-    }
+  const options = Object.entries(pools).flatMap(([pool, workloads]) =>
+    [...workloads].map(([id, option]) => [keyOf(pool as Pool, id), option] as const),
+  );
+  // The versions are those of before the pods were read, so that a number is never set on newer facts than were seen.
+  const scales = await Promise.all(
+    options.map(async ([key, option]) => {
+      const { kind, name } = option.workload;
+      const scale = await explained(`${kind}/${name}`, calls, () => calls.scaleOf(option.workload, signal));
+      return scale === undefined ? [] : [{ key, option, scale }];
+    }),
+  );
+  const found = scales.flat();
+  const pods = await readPods(found.map(({ scale }) => scale.selector), calls, signal);
+  return new Map(
+    found.map(({ key, option, scale }) => {
+      const own = pods.filter(({ labels }) => isSelected(labels, scale.selector));
+      return [key, { option, scale, replicas: replicasOf(option.workload.kind, own) }];
+    }),
+  );
+}
+
+/** Returns the pods that the selectors choose, and perhaps others. A pod that several lists have counts once. */
+async function readPods(selectors: readonly Selector[], calls: ReadCalls, signal: AbortSignal) {
+  const pods = new Map<string, Pod>();
+  for (const selector of joinedSelectors(selectors)) {
+    const listed = await explained('the pods of workers', calls, () => calls.podsOf(selector, signal));
+    for (const pod of listed) pods.set(pod.uid, pod);
   }
-  return seen;
+  return [...pods.values()];
 }
 
-async function look(option: PodOption, calls: ReadCalls, signal: AbortSignal): Promise<SeenWorkload | undefined> {
-  // The version is that of before the pods were read, so that a number is never set on newer facts than were seen.
-  const scale = await explained(option, calls, () => calls.scaleOf(option.workload, signal));
-  if (scale === undefined) return undefined;
-  const pods = await explained(option, calls, () => calls.podsOf(scale.selector, signal));
-  return { option, scale, replicas: replicasOf(option.workload.kind, pods) };
-}
-
-/** Adds to a failure what was asked for, and which right it needs. */
-async function explained<T>(
-  { workload: { kind, name } }: PodOption,
-  { where }: ReadCalls,
-  call: () => Promise<T>,
-): Promise<T> {
+/** Adds to a failure what was asked for, and where the rights are listed if one is missing. */
+async function explained<T>(what: string, { where }: ReadCalls, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (thrown) {
     if (!(thrown instanceof KubeFailure)) throw thrown;
     const { isForbidden, status } = thrown;
     const hint = isForbidden ? '. Give the planner the rights that docs/planner.md lists' : '';
-    throw new KubeFailure(status, `${kind}/${name} in ${where} cannot be read: ${thrown.message}${hint}`, thrown);
+    throw new KubeFailure(status, `${what} in ${where} cannot be read: ${thrown.message}${hint}`, thrown);
   }
 }

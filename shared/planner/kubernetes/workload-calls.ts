@@ -2,6 +2,7 @@ import type { KubeClient } from '../../discovery/index.ts';
 import { KubeFailure } from '../../discovery/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
 import { DELETION_COST, type Pod, readPod } from './pods.ts';
+import { readSelector, type Selector } from './selectors.ts';
 import { GROUP_LABELS, scalePath, type Workload } from './workload.ts';
 
 /** The scale of a workload at one version. */
@@ -10,7 +11,7 @@ export interface Scale {
   readonly uid: string;
   readonly resourceVersion: string;
   /** Selector of the pods of the workload. */
-  readonly selector: string;
+  readonly selector: Selector;
 }
 
 const MERGE = 'application/merge-patch+json';
@@ -47,7 +48,7 @@ export class WorkloadCalls {
     }
   }
 
-  /** Returns the pods of a workload. */
+  /** Returns the pods that a selector chooses, as they were at one time. */
   async podsOf(selector: string, signal: AbortSignal): Promise<readonly Pod[]> {
     const path = this.#podsPath();
     const found: Pod[] = [];
@@ -100,5 +101,5 @@ function readScale({ metadata, spec, status }: UnknownRecord, { kind, name }: Wo
   if (typeof own !== 'string' || own === '') {
     throw new KubeFailure(0, `the scale of ${kind}/${name} has no selector of its pods`);
   }
-  return { replicas, uid, resourceVersion, selector: own };
+  return { replicas, uid, resourceVersion, selector: readSelector(own) };
 }

@@ -197,7 +197,8 @@ class Round {
     const { status, problem } = decision;
     const { shortage, isDone, steps, note } = plan;
     if (typeof applied === 'object') {
-      const refused = { code: applied.failed, problem: `the environment refuses the change: ${applied.failed}` };
+      const { failed: code, reason } = applied;
+      const refused = { code, problem: `the environment refuses the change: ${reason ?? code}` };
       const late = status === 'APPLYING' && this.#isLate(decision, observed) ? 'TIMED_OUT' : status;
       return late === status && problem === refused.problem ? undefined : { ...refused, status: late };
     }

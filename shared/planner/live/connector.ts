@@ -155,8 +155,8 @@ export type Applied =
   | 'accepted'
   /** Earlier ones are not carried out yet: plan again later. */
   | 'waiting'
-  /** The environment refuses them; a failure that may pass rejects instead. */
-  | { readonly failed: string };
+  /** The environment refuses them, with its code and its words; a failure that may pass rejects instead. */
+  | { readonly failed: string; readonly reason?: string | undefined };
 
 /**
  * Carries out decisions: reads the fleet, plans, and acts. All numbers are absolute, so that acting twice does no harm.

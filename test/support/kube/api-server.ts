@@ -1,16 +1,26 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { type KubeObject, ObjectStore, type StoreChange } from './object-store.ts';
 import { answerScale } from './scale.ts';
 
 /** Path of a resource in a namespace, as the API has them. */
 const PATH = /^\/(?:api\/v1|apis\/([^/]+)\/[^/]+)\/namespaces\/([^/]+)\/([a-z]+)(?:\/([^/]+))?(?:\/(scale))?$/;
+const PACKED_BYTES_MIN = 128 * 1024;
 const APPLY = 'application/apply-patch+yaml';
 const WORKLOADS = new Set(['deployments', 'leaderworkersets']);
-const RESOURCES = new Set(['pods', 'endpointslices', 'leases', 'dynamoworkermetadatas', ...WORKLOADS]);
+const RESOURCES = new Set([
+  'pods',
+  'resourceclaims',
+  'endpointslices',
+  'leases',
+  'dynamoworkermetadatas',
+  ...WORKLOADS,
+]);
 
 interface Selected {
-  readonly labels: readonly (readonly [string, string])[];
+  /** Values that the labels may have. */
+  readonly labels: readonly (readonly [string, readonly string[]])[];
   readonly name: string | undefined;
 }
 
@@ -44,6 +54,7 @@ export class FakeApiServer {
   readonly #stores = new Map<string, ObjectStore>();
   readonly #watchers = new Set<Watcher>();
   readonly #counts = new Map<string, number>();
+  readonly #sockets = new Set<Socket>();
   readonly #pages = new Map<string, { readonly items: readonly KubeObject[]; readonly version: number }>();
   #version = 1000;
   #pageCount = 0;
@@ -55,6 +66,7 @@ export class FakeApiServer {
   private constructor() {
     this.#server = createServer((request, response) => void this.#answer(request, response));
     this.#server.keepAliveTimeout = 60_000;
+    this.#server.on('connection', (socket) => this.#sockets.add(socket));
   }
 
   static async start(): Promise<FakeApiServer> {
@@ -70,6 +82,11 @@ export class FakeApiServer {
   /** Calls so far, by verb and resource: `list dynamoworkermetadatas`, `watch leases by name`. Pages count singly. */
   counts(): Readonly<Record<string, number>> {
     return Object.fromEntries(this.#counts);
+  }
+
+  /** Bytes that it has sent. */
+  get sentBytes(): number {
+    return [...this.#sockets].reduce((total, { bytesWritten }) => total + bytesWritten, 0);
   }
 
   /** Number of open watches. */
@@ -258,14 +275,18 @@ function removeOne(store: ObjectStore, name: string, body: string, response: Ser
 }
 
 function selectedBy({ searchParams }: URL): Selected {
-  const labels = (searchParams.get('labelSelector') ?? '').split(',').filter(Boolean);
+  const requirements = (searchParams.get('labelSelector') ?? '').matchAll(/([^\s,=]+)(?:=([^,]*)| in \(([^)]*)\))/g);
+  const labels = [...requirements].map(
+    ([, key = '', value, set = '']) => [key, value === undefined ? set.split(',') : [value]] as const,
+  );
   const name = /^metadata\.name=(.*)$/.exec(searchParams.get('fieldSelector') ?? '')?.[1];
-  return { labels: labels.map((each) => each.split('=') as [string, string]), name };
+  return { labels, name };
 }
 
 function isSelected({ metadata }: KubeObject, { labels, name }: Selected): boolean {
   return (
-    (name === undefined || metadata.name === name) && labels.every(([key, value]) => metadata.labels?.[key] === value)
+    (name === undefined || metadata.name === name) &&
+    labels.every(([key, values]) => values.includes(metadata.labels?.[key] ?? ''))
   );
 }
 
@@ -279,10 +300,14 @@ function refuse(response: ServerResponse, code: number, message: string): void {
 }
 
 function answer(response: ServerResponse, status: number, body: object): void {
-  const text = JSON.stringify(body);
+  const text = Buffer.from(JSON.stringify(body));
+  // Kubernetes packs answers of this size for those who read packed ones.
+  const isPacked = text.length > PACKED_BYTES_MIN && response.req.headers['accept-encoding'] === 'gzip';
+  const sent = isPacked ? gzipSync(text, { level: 1 }) : text;
+  const encoding = isPacked ? { 'content-encoding': 'gzip' } : {};
   response
-    .writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) })
-    .end(text);
+    .writeHead(status, { 'content-type': 'application/json', 'content-length': sent.length, ...encoding })
+    .end(sent);
 }
 
 function send(response: ServerResponse, event: object): void {

@@ -17,14 +17,14 @@ export function podOption(at = 0, option: object = {}) {
 }
 
 /** Returns the file of one fleet with one pool. */
-export function podFleets(options: readonly object[] = [podOption()], pool: object = {}) {
+export function podFleets(options: readonly object[] = [podOption()], pool: object = {}, namespace = 'default') {
   const decode = { options, gpusPerReplica: 1, startSecs: 60, drainSecs: 30, unschedulableSecs: 60, ...pool };
-  const cluster = { kind: 'kubernetes', namespace: 'default' };
+  const cluster = { kind: 'kubernetes', namespace };
   return { fleets: [{ namespace: 'ns', model: 'm', cluster, pools: { decode } }] };
 }
 
-export function clusterFleet(options?: readonly object[], pool?: object): ClusterFleet {
-  const [fleet] = readClusterFleets(JSON.stringify(podFleets(options, pool)), 'fleets').fleets;
+export function clusterFleet(options?: readonly object[], pool?: object, namespace?: string): ClusterFleet {
+  const [fleet] = readClusterFleets(JSON.stringify(podFleets(options, pool, namespace)), 'fleets').fleets;
   if (fleet === undefined) throw new Error('the file has no fleet');
   return fleet;
 }

@@ -1,50 +1,17 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { ConnectorMemory, Observed, Plan } from '../../../../shared/planner/live/connector.ts';
-import type { Victim } from '../../../../shared/planner/store/types.ts';
 import {
   clusterFleet,
   END_MS,
-  type PodFleet,
   podOption,
   START_MS,
   startPodFleet,
 } from '../../../support/planner/pod-fleet.ts';
+import { Rounds } from '../../../support/planner/rounds.ts';
 
 const NEVER = new AbortController().signal;
 /** More than the age from which a pod may end. */
 const OLD_MS = 240_000;
-
-/** Rounds of a planner with one decision, which remember what the planner's store would. */
-class Rounds {
-  readonly #bed: PodFleet;
-  #memory: ConnectorMemory = {};
-  #victims: readonly Victim[] = [];
-  #id = 0;
-
-  constructor(bed: PodFleet) {
-    this.#bed = bed;
-  }
-
-  observe(): Promise<Observed> {
-    return this.#bed.connector.observe(NEVER);
-  }
-
-  plan(observed: Observed, decode: number): Plan {
-    const { clock, connector } = this.#bed;
-    const context = { nowMs: clock.wallMs(), victims: this.#victims, tickSeconds: 5 };
-    const plan = connector.plan({ decisionId: ++this.#id, targets: { decode } }, observed, this.#memory, context);
-    this.#memory = plan.memory;
-    this.#victims = [...this.#victims, ...plan.victims];
-    return plan;
-  }
-
-  async round(decode: number) {
-    const plan = this.plan(await this.observe(), decode);
-    const applied = plan.steps.length === 0 ? 'accepted' : await this.#bed.connector.apply(plan.steps, NEVER);
-    return { plan, applied };
-  }
-}
 
 async function bedOf(replicas: number, ...parts: Parameters<typeof startPodFleet>) {
   const bed = await startPodFleet(...parts);
@@ -356,16 +323,19 @@ describe('a planner of a cluster that changes or refuses', () => {
   ])('names the refusal of a change of %s (%s, %i)', async (resource, verb, status, code) => {
     await using bed = await bedOf(2);
     bed.api.judge = (call) => (call.resource === resource && call.verb === verb ? status : undefined);
-    expect((await new Rounds(bed).round(1)).applied).toEqual({ failed: code });
+    expect((await new Rounds(bed).round(1)).applied).toEqual({ failed: code, reason: 'refused by the rule of the test' });
     expect(bed.workloads.replicasOf('w0')).toBe(2);
   });
 
-  it('says which workload it cannot read, and what is missing', async () => {
+  it.each([
+    ['list pods', 'the pods of workers'],
+    ['get deployments/scale', 'Deployment/w0'],
+  ])('says what it cannot read without the right to %s, and where the rights are listed', async (right, what) => {
     await using bed = await bedOf(1);
-    bed.api.judge = ({ verb }) => (verb === 'list' ? 403 : undefined);
-    await expect(bed.connector.observe(NEVER)).rejects.toThrow(
-      /^Deployment\/w0 in namespace default of http:\/\/127.0.0.1:\d+ cannot be read: .* rights that docs\/planner.md/,
-    );
+    bed.api.judge = ({ verb, resource }) => (`${verb} ${resource}` === right ? 403 : undefined);
+    const failure = await bed.connector.observe(NEVER).catch(String);
+    expect(failure).toContain(`${what} in namespace default of http://127.0.0.1:${bed.api.port} cannot be read: `);
+    expect(failure).toContain('rights that docs/planner.md lists');
   });
 
   it('needs no other right than to read and update scales, and to list and patch pods', async () => {
