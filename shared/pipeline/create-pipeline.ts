@@ -40,6 +40,7 @@ import { type ColdStartQueue, capacityOf, type WorkerCapacity } from './run/cold
 import { DryRun } from './run/dry-run.ts';
 import { EncodeStage } from './run/encode-stage.ts';
 import { NextTurns } from './run/next-turns.ts';
+import { type Placement, type PlaceOptions, type Placer, Placing } from './run/placing.ts';
 import { type Bypass, PrefillStage } from './run/prefill-stage.ts';
 import { RequestTimes, TimedResponse } from './run/request-times.ts';
 import { RequestRun } from './run/run.ts';
@@ -119,11 +120,11 @@ const LOAD_REPORT_MS = 1000;
 /**
  * Creates a pipeline. `close` ends what the pipeline does in the background; clients end their own running requests.
  */
-export function createPipeline(options: PipelineOptions): Pipeline & { close(): void } {
+export function createPipeline(options: PipelineOptions): Pipeline & Placer & { close(): void } {
   return new DiscoveredPipeline(options);
 }
 
-class DiscoveredPipeline implements Pipeline {
+class DiscoveredPipeline implements Pipeline, Placer {
   readonly models: LiveModelDirectory;
   readonly requestable: ModelDirectory;
   readonly thresholds: BusyThresholds;
@@ -133,6 +134,7 @@ class DiscoveredPipeline implements Pipeline {
   readonly #context: RunDeps;
   readonly #stalled: StalledWorkers;
   readonly #dryRun: DryRun | undefined;
+  readonly #placing: Placing;
   readonly #nextTurns: NextTurns;
   /** Requests whose steps are timed now. */
   #timed = 0;
@@ -215,6 +217,7 @@ class DiscoveredPipeline implements Pipeline {
     const { speculativePrefillsMax: max = 16, explanations } = options;
     const parts = { clock, observer, random: this.#random, tools: this.#tools, max };
     this.#nextTurns = new NextTurns({ ...parts, run: this.#context, prefill });
+    this.#placing = new Placing(this.#context);
     this.#dryRun = explanations && new DryRun(this.#context, (request) => explanations.explain(request));
   }
 
@@ -293,28 +296,59 @@ class DiscoveredPipeline implements Pipeline {
     return modelNotFound(this.models.list(), { name, type, param: 'model', isPart, refused: this.models.refused() });
   }
 
-  async #serve(
-    asked: GenerationRequest,
-    sink: GenerationSink,
-    { signal, meter }: GenerateOptions,
-    times: RequestTimes | undefined,
-  ): Promise<void> {
+  async place(asked: GenerationRequest, holder: GenerationSink, { signal, admits }: PlaceOptions): Promise<Placement> {
+    const { hold } = this.#options;
+    try {
+      const { request, model, preprocessed } = await this.#prepare(asked, holder, signal, this.#options.observer);
+      const { request: ready, media, promptTokens } = preprocessed;
+      const places = await this.#placing.run(ready, routedRequest(request, model, signal, media), admits);
+      const release = (): void => {
+        places.release();
+        hold?.over(holder);
+      };
+      if (signal.aborted) {
+        release();
+        throw signal.reason;
+      }
+      return { ...places, promptTokens: ready.input.kind === 'tokens' ? promptTokens : undefined, release };
+    } catch (thrown) {
+      hold?.over(holder);
+      throw thrown;
+    }
+  }
+
+  /**
+   * Finds the model of a request, and makes its prompt. Rejects with a ServeError, or with the signal's reason.
+   * @param holder identity of the request in the queue of requests that wait for workers
+   */
+  async #prepare(asked: GenerationRequest, holder: GenerationSink, signal: AbortSignal, observer: PipelineObserver) {
     const type = ENDPOINTS[asked.endpoint].modelType;
-    const named = await this.#modelFor(asked, type, sink, signal);
+    const named = await this.#modelFor(asked, type, holder, signal);
     const model = chooseSet(named, { type, routing: asked.routing }, this.#random);
     const loaded = await this.#loadedFor(asked, model);
-    if (signal.aborted) return;
+    signal.throwIfAborted();
     const request = this.#asModelWants(asked, model);
     const { clock } = this.#options;
-    const observer = times?.observer ?? this.#options.observer;
-    const tools = times === undefined ? this.#tools : { ...this.#tools, observer };
+    const tools = observer === this.#options.observer ? this.#tools : { ...this.#tools, observer };
     const startMs = clock.nowMs();
     observer.stageEntered?.('preprocess');
     const preprocessed = await inSpan(request.trace.span, 'tokenize', () =>
       preprocess(request, model, loaded, tools, signal),
     ).finally(() => observer.stageLeft?.('preprocess'));
     observer.stage?.('preprocess', clock.nowMs() - startMs);
-    if (signal.aborted) return;
+    signal.throwIfAborted();
+    return { request, model, loaded, preprocessed };
+  }
+
+  async #serve(
+    asked: GenerationRequest,
+    sink: GenerationSink,
+    { signal, meter }: GenerateOptions,
+    times: RequestTimes | undefined,
+  ): Promise<void> {
+    const { clock } = this.#options;
+    const observer = times?.observer ?? this.#options.observer;
+    const { request, model, loaded, preprocessed } = await this.#prepare(asked, sink, signal, observer);
     if (this.#dryRun !== undefined && asksForDryRun(request.annotations)) {
       await this.#tellRoute(this.#dryRun, request, model, preprocessed, sink, signal);
       return;

@@ -21,6 +21,7 @@ export { setsOf, workerSetsOf } from './models/worker-sets.ts';
 export {
   BusyThresholds,
   type BusyThresholdValues,
+  type GenerateOptions,
   type ModelReadiness,
   type NamespaceReadiness,
   type Pipeline,
@@ -35,4 +36,5 @@ export {
 } from './pipeline.ts';
 export { MediaMemory } from './prompt/media-memory.ts';
 export { ColdStartQueue } from './run/cold-start-queue.ts';
+export type { Placement, Placer } from './run/placing.ts';
 export type { Bypass } from './run/prefill-stage.ts';
