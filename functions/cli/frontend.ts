@@ -27,6 +27,7 @@ export async function run(config: ResolvedConfig<'frontend'>): Promise<number> {
       url: server.url,
       address: server.address,
       grpc: server.grpcAddress,
+      endpoint_picker: server.pickerAddress,
       models: frontend.models.list().map(({ name }) => name),
     });
     logger.info('draining', { reason: await stopped });

@@ -322,6 +322,22 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'and --kserve-grpc-server exclude each other: the latter serves gRPC on --http-port',
   },
   {
+    setting: 'endpointPickerPort',
+    holds: ({ values }) => values.kserveGrpcServer !== true || values.endpointPickerPort === undefined,
+    says: 'and --kserve-grpc-server exclude each other: the latter reads no bodies of HTTP',
+  },
+  {
+    setting: 'endpointPickerPort',
+    holds: ({ values }) => values.routerMode !== 'direct' || values.endpointPickerPort === undefined,
+    says: 'needs another --router-mode than direct, in which each request names its worker',
+  },
+  {
+    setting: 'endpointPickerPort',
+    holds: ({ values: { roles = [], endpointPickerPort } }) =>
+      endpointPickerPort === undefined || roles.length === 0 || roles.includes('http'),
+    says: 'needs http among the --roles, whose routes it reads',
+  },
+  {
     setting: 'roles',
     holds: ({ values: { roles = [], kserveGrpcServer } }) =>
       kserveGrpcServer !== true || roles.length === 0 || (roles.includes('grpc') && !roles.includes('http')),

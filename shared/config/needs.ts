@@ -106,6 +106,8 @@ const QUEUE: Need = {
 };
 const KEYS = or(on('keysTable'), on('keysFile'));
 const GRPC = or(on('grpcPort'), on('kserveGrpcServer'));
+const PICKER = on('endpointPickerPort');
+const GRPC_OR_PICKER = or(GRPC, PICKER);
 const NATS = or(is('requestPlane', 'nats'), is('eventPlane', 'nats'));
 const TCP = is('requestPlane', 'tcp');
 const ZMQ = is('eventPlane', 'zmq');
@@ -140,10 +142,13 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   grpcMaxMessageMb: [GRPC],
   grpcInitialStreamWindowSize: [GRPC],
   grpcInitialConnectionWindowSize: [GRPC],
-  grpcMaxConcurrentStreams: [GRPC],
-  grpcKeepaliveTimeMs: [GRPC],
-  grpcKeepaliveTimeoutMs: [GRPC, isNot('grpcKeepaliveTimeMs', 0)],
+  grpcMaxConcurrentStreams: [GRPC_OR_PICKER],
+  grpcKeepaliveTimeMs: [GRPC_OR_PICKER],
+  grpcKeepaliveTimeoutMs: [GRPC_OR_PICKER, isNot('grpcKeepaliveTimeMs', 0)],
   grpcMaxConnectionAgeMs: [GRPC],
+  endpointPickerTargetPort: [PICKER],
+  endpointPickerFallbacks: [PICKER],
+  endpointPickerSecureServing: [PICKER],
 
   routerSessionAffinityTtlSecs: [KV],
   routerSessionAffinityMode: [KV, on('routerSessionAffinityTtlSecs')],

@@ -3,6 +3,7 @@ import { accessRows, tlsRows } from './table/access.ts';
 import { cloudRows } from './table/cloud.ts';
 import { disaggregationRows } from './table/disaggregation.ts';
 import { discoveryRows, etcdRows, kubernetesRows } from './table/discovery.ts';
+import { endpointPickerRows } from './table/endpoint-picker.ts';
 import { eventPlaneRows, kvEventsRows } from './table/event-plane.ts';
 import { faultToleranceRows } from './table/fault-tolerance.ts';
 import { grpcRows } from './table/grpc.ts';
@@ -32,6 +33,7 @@ const SECTIONS = {
   'API keys': accessRows,
   TLS: tlsRows,
   'KServe gRPC': grpcRows,
+  'Endpoint picker': endpointPickerRows,
   'Model and tokenizer': modelRows,
   'Hugging Face Hub': hubRows,
   'Router modes': routerModesRows,

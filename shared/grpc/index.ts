@@ -30,6 +30,18 @@ export {
   WatchResponseSchema,
 } from './messages/generated/etcd_pb.js';
 export {
+  BodySendMode,
+  file_external_processor,
+  type HeaderMap,
+  HeaderValueOption_HeaderAppendAction,
+  type HttpBody,
+  type HttpHeaders,
+  type ProcessingRequest,
+  ProcessingRequestSchema,
+  type ProcessingResponse,
+  ProcessingResponseSchema,
+} from './messages/generated/external_processor_pb.js';
+export {
   file_grpc_service,
   ModelConfigRequestSchema,
   ModelConfigResponseSchema,

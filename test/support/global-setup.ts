@@ -8,7 +8,7 @@ import { natsServer } from './tools/nats-server.ts';
 import { nodes } from './tools/nodes.ts';
 import { otelCollector } from './tools/otel-collector.ts';
 import { promtool } from './tools/promtool.ts';
-import { dynamo, kubernetesSchemas, moto, python, schemathesis, shellcheck, triton } from './tools/python.ts';
+import { dynamo, envoy, kubernetesSchemas, moto, python, schemathesis, shellcheck, triton } from './tools/python.ts';
 import type { Tool } from './tools/tool.ts';
 
 interface MissingTool {
@@ -34,6 +34,7 @@ const TOOLS: readonly Tool[] = [
   promtool,
   helm,
   kubernetesSchemas,
+  envoy,
 ];
 
 /**

@@ -22,8 +22,13 @@ import { admitSocket } from './socket-access.ts';
 
 /** The HTTP surface, the same for every host. */
 export interface HttpApp {
-  /** Serves a request through the exchange that its host has made for it. Never throws. */
-  serve(exchange: HostExchange): void;
+  /**
+   * Serves a request through the exchange that its host has made for it. Never throws.
+   * @param instead dependencies that this request has in place of the app's. @default none
+   */
+  serve(exchange: HostExchange, instead?: Partial<HttpAppDeps>): void;
+  /** Returns whether a path, as the client has sent it, is of a route that a model answers. */
+  generates(path: string): boolean;
   /**
    * Loads the code of all routes, which otherwise happens at their first requests. Hosts that listen call this: Node
    * tries to open a file once. If clients held all files of the process at that moment, the route would fail until the
@@ -64,16 +69,18 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
     whyOff ??= routesOff(deps.settings);
     return whyOff(matchedPath(path));
   };
-  const serve = (exchange: HostExchange): void => {
+  const serve = (exchange: HostExchange, instead?: Partial<HttpAppDeps>): void => {
     const { path: sentPath } = exchange;
-    void respond(deps, exchange, { route: routeOf(router, exchange), sentPath }, whyAbsent); // never rejects
+    const own = instead === undefined ? deps : { ...deps, ...instead };
+    void respond(own, exchange, { route: routeOf(router, exchange), sentPath }, whyAbsent); // never rejects
   };
   return {
     serve,
+    generates: (path) => routeOf(router, { path })?.access === 'generate',
     load: async () => {
       await Promise.all(routes.map((each) => each.serve.load?.()));
     },
-    fetch: createFetchHandler(serve),
+    fetch: createFetchHandler((exchange) => serve(exchange)),
     sockets: {
       bodies: deps.bodies,
       messageBytesMax: Math.min(deps.settings.bodyLimitBytes, deps.bodies.limitBytes),

@@ -2,7 +2,7 @@ import type { Gate, Grant, RequestNames } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
 import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
-import type { Endpoint, OpenAiDecodeSettings } from '../../protocol/index.ts';
+import type { Endpoint, OpenAiDecodeSettings, Usage } from '../../protocol/index.ts';
 import type { FrontendMetrics, Logger, RequestRecorder, SpanAttributes, Tracer } from '../../telemetry/index.ts';
 import type { ServiceLifecycle } from './lifecycle.ts';
 
@@ -33,12 +33,22 @@ export interface InferenceDeps {
   /** Makes spans of every inference request; undefined = no spans are made. */
   readonly tracer?: Tracer | undefined;
   readonly lifecycle: ServiceLifecycle;
+  /** Called with the tracker of each request when it begins. @default nothing is called */
+  readonly onTracked?: ((request: TrackedRequest) => void) | undefined;
   /**
    * Makes the model of that name, or every model, known to a pipeline that knows only the models that requests have
    * named. Returns undefined if it is known already. Rejects with a ServeError if discovery cannot be read. Absent =
    * the pipeline knows all models.
    */
   readonly lookUp?: ((name: string | undefined) => Promise<void> | undefined) | undefined;
+}
+
+/** A request whose answer another process sends. */
+export interface TrackedRequest {
+  /** Ends the request as a success, and writes nothing. @param usage undefined if it is unknown */
+  answeredElsewhere(usage: Usage | undefined): void;
+  /** Ends the request as a failure, and writes nothing. @param status the status that the client got */
+  failedElsewhere(error: ServeError, status: number): void;
 }
 
 /** Hears when a response no longer has a use. */

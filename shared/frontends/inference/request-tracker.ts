@@ -15,7 +15,7 @@ import {
   type RequestRecorder,
   type TraceContext,
 } from '../../telemetry/index.ts';
-import type { ExchangeListener, InferenceDeps, TrackedExchange } from './deps.ts';
+import type { ExchangeListener, InferenceDeps, TrackedExchange, TrackedRequest } from './deps.ts';
 import { InferenceSpans, roundMs } from './inference-spans.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
 import type { Abandonable } from './lifecycle.ts';
@@ -39,7 +39,8 @@ export const UNKNOWN_MODEL = 'unknown_model';
 export class RequestTracker<
   Exchange extends TrackedExchange = TrackedExchange,
   Deps extends InferenceDeps = InferenceDeps,
-> {
+> implements TrackedRequest
+{
   readonly exchange: Exchange;
   readonly deps: Deps;
   /** Unix time at which the handler began. */
@@ -72,6 +73,7 @@ export class RequestTracker<
     this.spans = deps.tracer && new InferenceSpans(deps.tracer, exchange, endpoint);
     this.room = new AnswerRoom(deps.settings.answerLimitBytes, deps.answers);
     deps.lifecycle.entered();
+    deps.onTracked?.(this);
   }
 
   /** Milliseconds since the handler began. */
@@ -176,6 +178,16 @@ export class RequestTracker<
   breakOff(error: ServeError): void {
     this.#work?.controller.abort();
     this.#work?.sink.fail(error);
+  }
+
+  answeredElsewhere(usage: Usage | undefined): void {
+    this.#work?.sink.abandon();
+    this.succeed(usage);
+  }
+
+  failedElsewhere(error: ServeError, status: number): void {
+    this.#work?.sink.abandon();
+    this.fail(error, status);
   }
 
   /** Ends the request as a success. @param usage undefined if the worker reported none */

@@ -2,8 +2,9 @@ import { Lifetime } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { LiveModelDirectory, RoutableModel } from '../../pipeline/index.ts';
+import type { LiveModelDirectory, Placer, RoutableModel } from '../../pipeline/index.ts';
 import { absencesOf } from '../../planes/index.ts';
+import type { ResponseStore } from '../../responses/index.ts';
 import { createDrainMetrics, createHeldBytesMetrics, type FrontendMetrics } from '../../telemetry/index.ts';
 import { createHttpApp } from '../http/app.ts';
 import { budgetBytes, httpSettings } from '../http/settings.ts';
@@ -33,6 +34,10 @@ export interface Frontend {
   load(): Promise<void>;
   /** Objects that other dialects of inference also use. */
   readonly inference: InferenceDeps;
+  /** Reserves workers for requests that another process sends to them. */
+  readonly placer: Placer;
+  /** Store of responses; undefined = responses are not stored. */
+  readonly responseStore: ResponseStore | undefined;
   /** Room for requests that are being read, of every dialect. */
   readonly bodies: ByteBudget;
   readonly lifecycle: ServiceLifecycle;
@@ -110,6 +115,8 @@ async function compose(given: EdgeSettings, options: FrontendOptions, lifetime: 
     },
     appForOperator: () => createHttpApp({ ...httpDeps, gate: undefined }),
     inference,
+    placer: models.pipeline,
+    responseStore,
     bodies,
     lifecycle,
     models: directory,

@@ -6,6 +6,7 @@ import {
   MediaMemory,
   type Pipeline,
   type PipelineObserver,
+  type Placer,
   RequestCanceller,
   RoutingExplainer,
 } from '../../pipeline/index.ts';
@@ -18,7 +19,7 @@ import type { FleetRouting } from './open-routing.ts';
 
 /** The pipeline, and the objects beside it that ask workers. */
 export interface OpenPipeline {
-  readonly pipeline: Pipeline;
+  readonly pipeline: Pipeline & Placer;
   readonly caches: CacheClearer;
   readonly canceller: RequestCanceller;
   /** Explains routing decisions; undefined in modes that do not know the caches. */

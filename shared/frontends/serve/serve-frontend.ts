@@ -5,6 +5,7 @@ import type { GrpcTls } from '../../grpc/index.ts';
 import type { Logger, ProcessLogger } from '../../telemetry/index.ts';
 import { startHttpServer } from '../node/server.ts';
 import { readTlsFiles, type TlsMaterial, type TlsPaths, watchTlsFiles } from '../node/tls-files.ts';
+import type { PickerServer } from '../picker/serve-picker.ts';
 import type { Frontend } from '../process/frontend.ts';
 
 export interface FrontendServer {
@@ -14,6 +15,8 @@ export interface FrontendServer {
   readonly address: string;
   /** Address that gRPC listens on; undefined if gRPC is off. */
   readonly grpcAddress: string | undefined;
+  /** Address at which gateways ask for endpoints; undefined if no gateway may. */
+  readonly pickerAddress: string | undefined;
   /** Refuses new requests, lets running answers end within the grace period, and closes everything. */
   drain(): Promise<void>;
 }
@@ -48,6 +51,9 @@ async function serve(
   const opening = openKserveServer(frontend, settings, tls && { ...tls, clientCa: tls.ca }, logger.for('grpc'));
   const grpc = await lifetime.use(opening, (opened) => opened.close(0));
   const isKserve = settings.kserveGrpcServer === true;
+  const picker = await lifetime.use(openPicker(frontend, settings, tls, logger.for('picker')), (opened) =>
+    opened.close(0),
+  );
   await frontend.load();
   const starting = startHttpServer(frontend.app, {
     onLimit: frontend.metrics.limitReached,
@@ -71,6 +77,7 @@ async function serve(
     const onChange = (renewed: TlsMaterial): void => {
       server.useCertificate(renewed);
       grpc?.useCertificate({ ...renewed, clientCa: renewed.ca });
+      picker?.useCertificate({ ...renewed, clientCa: renewed.ca });
     };
     lifetime.use(watchTlsFiles(paths, tls, { clock, logger: log, onChange }), (watch) => watch.stop());
   }
@@ -78,10 +85,12 @@ async function serve(
     url: server.url,
     address: server.address,
     grpcAddress: grpc?.address,
+    pickerAddress: picker?.address,
     drain: async () => {
       const graceMs = settings.httpGracefulShutdownTimeoutSecs * 1000;
       // The HTTP server breaks off the remaining calls of all dialects; the last bytes of gRPC have a moment longer.
-      const [{ cut }] = await Promise.all([server.close(graceMs), grpc?.close(graceMs + LAST_WORDS_MS)]);
+      const lastMs = graceMs + LAST_WORDS_MS;
+      const [{ cut }] = await Promise.all([server.close(graceMs), grpc?.close(lastMs), picker?.close(lastMs)]);
       frontend.drained(cut);
       await lifetime.close();
     },
@@ -92,6 +101,19 @@ async function serve(
 function tlsPathsOf(settings: Settings<'frontend' | 'local'>): TlsPaths | undefined {
   const { tlsCertPath: cert, tlsKeyPath: key, tlsClientCaCertPath: clientCa } = settings;
   return cert === undefined || key === undefined ? undefined : { cert, key, clientCa };
+}
+
+/** Serves gateways that ask for endpoints, if the settings ask for it, and loads its code only then. */
+async function openPicker(
+  frontend: Frontend,
+  settings: Settings<'frontend' | 'local'>,
+  tls: TlsMaterial | undefined,
+  logger: Logger,
+): Promise<PickerServer | undefined> {
+  const { endpointPickerPort: port } = settings;
+  if (port === undefined) return undefined;
+  const { servePicker } = await import('../picker/serve-picker.ts');
+  return servePicker(frontend, settings, port, tls && { ...tls, clientCa: tls.ca }, logger);
 }
 
 const MEBIBYTE = 1024 * 1024;

