@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parsePlannerConfig } from '../../shared/planner/config.ts';
-import { fleetPreset } from '../../shared/planner/options/read-fleets.ts';
 import { readClusterFleets } from '../../shared/planner/kubernetes/cluster-fleet.ts';
+import { fleetPreset } from '../../shared/planner/options/read-fleets.ts';
 import { KUBERNETES, renderChart } from '../support/docs/render-kubernetes.ts';
 import { environmentOf, readManifests, workloadsOf } from '../support/kube/manifests.ts';
 import { PLANNED } from '../support/kube/planned-values.ts';
@@ -147,6 +147,32 @@ describe.skipIf(helm === '')('the planner of the Helm chart', () => {
     const role = rendered.find(({ kind, metadata }) => kind === 'Role' && metadata.name === 'stator-planner');
     const verbs = new Set(role?.rules?.flatMap((rule) => rule.verbs));
     expect([...verbs].sort()).toEqual(['get', 'list', 'watch']);
+  });
+
+  it('may read the claims of pods that have GPUs by DRA, each with a claim of its own', () => {
+    const text = renderChart(helm, ...PLANNED, ...setting(['workers.zeta.gpuClass=gpu.nvidia.com']));
+    const claiming = readManifests(text);
+    const exactly = { deviceClassName: 'gpu.nvidia.com', allocationMode: 'ExactCount', count: 4 };
+    expect(claiming.find(({ kind }) => kind === 'ResourceClaimTemplate')).toMatchObject({
+      metadata: { name: 'stator-worker-zeta' },
+      spec: { spec: { devices: { requests: [{ name: 'gpus', exactly }] } } },
+    });
+    const podOf = (name: string) => workloadsOf(claiming).find((each) => each.name === name)?.pod;
+    expect(podOf('stator-worker-zeta')).toMatchObject({
+      resourceClaims: [{ name: 'gpus', resourceClaimTemplateName: 'stator-worker-zeta' }],
+      containers: [{ resources: { claims: [{ name: 'gpus' }] } }],
+    });
+    expect(JSON.stringify(podOf('stator-worker-zeta'))).not.toContain('nvidia.com/gpu');
+    expect(podOf('stator-worker-alpha')).toMatchObject({
+      containers: [{ resources: { limits: { 'nvidia.com/gpu': 4 } } }],
+    });
+    const isRight = (rule: { readonly resources: readonly string[] }): boolean =>
+      rule.resources[0] === 'resourceclaims';
+    const rightsIn = (objects: typeof manifests) =>
+      objects.flatMap(({ metadata, rules = [] }) =>
+        rules.filter(isRight).map(({ verbs }) => [metadata.name, ...verbs]),
+      );
+    expect([rightsIn(manifests), rightsIn(claiming)]).toEqual([[], [['stator-planner', 'list']]]);
   });
 
   it('decides the numbers of its workers, and of no others', () => {

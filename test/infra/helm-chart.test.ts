@@ -21,6 +21,7 @@ const EVERYTHING = [
   ...['workers.first.arguments[0]=--kv-transfer-config={"kv_connector":"NixlConnector"\\,"kv_role":"kv_both"}'],
   ...['workers.first.cache.claim=models', 'networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8'],
 ].flatMap((value) => ['--set', value]);
+const DRA = 'GPUs by DRA';
 /** Values of workers that need two pods, and of one that a scaler of the operator scales. */
 const GROUPS = [
   ...['planner.enabled=true', 'planner.config.rate_requests_per_second=2', 'planner.config.advisory=true'],
@@ -35,6 +36,7 @@ const RENDERED: readonly (readonly [name: string, args: readonly string[]])[] = 
   ['everything', EVERYTHING],
   ['ZeroMQ', [...EVERYTHING, '--set', 'events=zmq']],
   ['a planner', PLANNED],
+  [DRA, [...PLANNED, '--set', 'workers.zeta.gpuClass=gpu.nvidia.com']],
   ['a planner and ZeroMQ', [...PLANNED, '--set', 'events=zmq', '--set', 'planner.storageGb=0']],
   ['NATS with TLS', [...PLANNED, '--set', 'nats.tls.secret=nats-certificate']],
   [
@@ -53,8 +55,12 @@ const FACTS = new Proxy({}, { get: () => 'f'.repeat(64) }) as Readonly<Record<st
 
 /** Returns what Helm says of the values that it refuses; empty if it accepts them. */
 function refusal(...values: readonly string[]): string {
+  return refusalIn(KUBERNETES, ...values);
+}
+
+function refusalIn(kubernetes: string, ...values: readonly string[]): string {
   const sets = values.flatMap((value) => ['--set', value]);
-  const args = ['template', 'stator', CHART, '--kube-version', KUBERNETES, ...sets];
+  const args = ['template', 'stator', CHART, '--kube-version', kubernetes, ...sets];
   return spawnSync(helm, args, { encoding: 'utf8' }).stderr;
 }
 
@@ -125,6 +131,7 @@ describe.skipIf(helm === '')('the Helm chart', () => {
     ['workers.a.engine=tgi,workers.a.model=m', /\/workers\/a\/engine/],
     ['workers.A.engine=mocker,workers.A.model=m', /\/workers/],
     ['workers.a.engine=mocker,workers.a.model=m,workers.a.gpus=1', /workers\.a\.gpus/],
+    ['workers.a.engine=mocker,workers.a.model=m,workers.a.gpuClass=gpu.nvidia.com', /workers\.a\.gpuClass/],
     ['workers.a.engine=vllm,workers.a.model=m,workers.a.moveAfterSecs=400', /workers\.a\.moveAfterSecs.*300/],
     ['frontend.env.DYN_HTTP_PORT=80', /frontend\.env\.DYN_HTTP_PORT/],
     ['workers.a.engine=vllm,workers.a.model=m,workers.a.env.POD_NAME=x', /workers\.a\.env\.POD_NAME/],
@@ -206,6 +213,12 @@ describe.skipIf(helm === '')('the Helm chart', () => {
     expect(workloadsOf(manifests).some(({ name }) => name.startsWith('stator-worker-'))).toBe(true);
   });
 
+  it('refuses claims of GPUs on a Kubernetes that does not have them', () => {
+    const values = ['workers.a.engine=vllm', 'workers.a.model=m', 'workers.a.gpuClass=gpu.nvidia.com'];
+    expect(refusalIn('1.33.0', ...values)).toMatch(/workers\.a\.gpuClass: needs Kubernetes 1\.34, not v1\.33\.0/);
+    expect(refusalIn('1.34.0', ...values)).toBe('');
+  });
+
   it('opens the planes of the fleet to no other pod', () => {
     const policies = readManifests(renderChart(helm, ...EVERYTHING)).filter(({ kind }) => kind === 'NetworkPolicy');
     type Rule = { readonly from?: readonly unknown[]; readonly ports?: readonly { readonly port: number }[] };
@@ -246,7 +259,8 @@ describe.skipIf(helm === '' || python === '')('each object of the Helm chart', (
   it.each(['1.30', '1.37'])(
     'has the fields that Kubernetes %s knows',
     (version) => {
-      const rendered = RENDERED.flatMap(([, args]) => readManifests(renderChart(helm, ...args)));
+      const examples = RENDERED.filter(([name]) => name !== DRA || version !== '1.30');
+      const rendered = examples.flatMap(([, args]) => readManifests(renderChart(helm, ...args)));
       const known = rendered.filter(({ kind }) => kind !== 'ServiceMonitor'); // of the Prometheus operator
       const shown = PAGE.filter(({ text }) => /^apiVersion:/m.test(text)).flatMap(({ text }) => readManifests(text));
       const ofPage = shown.filter(({ kind }) => kind !== undefined && kind !== 'ScaledObject');

@@ -1,4 +1,5 @@
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { gpusOfPod, type PodGpus } from './gpus.ts';
 import type { Labels } from './selectors.ts';
 import { GROUP_LABELS } from './workload.ts';
 
@@ -14,6 +15,7 @@ export interface Pod {
   readonly name: string;
   readonly uid: string;
   readonly labels: Labels;
+  readonly gpus: PodGpus;
   readonly createdMs: number;
   readonly phase: string;
   /** Its end was ordered. */
@@ -62,6 +64,7 @@ export function readPod(object: UnknownRecord): Pod | undefined {
     name,
     uid,
     labels: labels as Labels,
+    gpus: gpusOfPod(object),
     createdMs: timeOf(creationTimestamp) ?? 0,
     phase: typeof status.phase === 'string' ? status.phase : 'Pending',
     isTerminating: deletionTimestamp !== undefined,

@@ -1,6 +1,7 @@
 import { KubeFailure } from '../../discovery/index.ts';
 import type { Pool } from '../types.ts';
 import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
+import { type ClaimGpus, gpusOfReplica } from './gpus.ts';
 import type { Pod } from './pods.ts';
 import { type Replica, replicasOf } from './replicas.ts';
 import { isSelected, joinedSelectors, type Selector } from './selectors.ts';
@@ -11,10 +12,12 @@ export interface SeenWorkload {
   readonly option: PodOption;
   readonly scale: Scale;
   readonly replicas: readonly Replica[];
+  /** GPUs of a replica, as its pods state them; undefined: none states any, or they are not known yet. */
+  readonly gpus: number | undefined;
 }
 
 /** Calls that read workloads. */
-export type ReadCalls = Pick<WorkloadCalls, 'scaleOf' | 'podsOf' | 'where'>;
+export type ReadCalls = Pick<WorkloadCalls, 'scaleOf' | 'podsOf' | 'claims' | 'where'>;
 
 /** Returns the key of an option in what was seen. */
 export function keyOf(pool: Pool, option: string): string {
@@ -44,13 +47,38 @@ export async function readWorkloads(
     }),
   );
   const found = scales.flat();
-  const pods = await readPods(found.map(({ scale }) => scale.selector), calls, signal);
+  const pods = await readPods(
+    found.map(({ scale }) => scale.selector),
+    calls,
+    signal,
+  );
+  const claims = await readClaims(pods, calls, signal);
   return new Map(
     found.map(({ key, option, scale }) => {
       const own = pods.filter(({ labels }) => isSelected(labels, scale.selector));
-      return [key, { option, scale, replicas: replicasOf(option.workload.kind, own) }];
+      const replicas = replicasOf(option.workload.kind, own);
+      return [key, { option, scale, replicas, gpus: gpusOf(replicas, claims) }];
     }),
   );
+}
+
+/** Asks for claims only if pods have some, because it needs a right of its own. */
+async function readClaims(pods: readonly Pod[], calls: ReadCalls, signal: AbortSignal): Promise<ClaimGpus> {
+  if (pods.every(({ gpus }) => gpus.claims.length === 0)) return new Map();
+  return await explained('the resource claims', calls, () => calls.claims(signal));
+}
+
+/** During a rollout, the larger template counts: the cluster may have to hold both. */
+function gpusOf(replicas: readonly Replica[], claims: ClaimGpus): number | undefined {
+  const active = replicas.filter(({ isActive }) => isActive);
+  const counts = active.map(
+    ({ pods }) =>
+      gpusOfReplica(
+        pods.map((pod) => pod.gpus),
+        claims,
+      ) ?? 0,
+  );
+  return Math.max(0, ...counts) || undefined;
 }
 
 /** Returns the pods that the selectors choose, and perhaps others. A pod that several lists have counts once. */

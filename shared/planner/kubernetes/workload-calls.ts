@@ -1,6 +1,7 @@
 import type { KubeClient } from '../../discovery/index.ts';
 import { KubeFailure } from '../../discovery/index.ts';
 import { asRecord, type UnknownRecord } from '../../records/index.ts';
+import { type ClaimGpus, gpusOfClaim } from './gpus.ts';
 import { DELETION_COST, type Pod, readPod } from './pods.ts';
 import { readSelector, type Selector } from './selectors.ts';
 import { GROUP_LABELS, scalePath, type Workload } from './workload.ts';
@@ -15,13 +16,14 @@ export interface Scale {
 }
 
 const MERGE = 'application/merge-patch+json';
-/** Pods of one page, and pages of a list. */
-const PAGE_PODS = '500';
+/** Objects of one page, and pages of a list. */
+const PAGE_OBJECTS = '500';
 const PAGES_MAX = 100;
 
 /**
  * Calls to the API server that a planner needs, and their rights: `get` and `update` of the scale of workloads, `list`
- * and `patch` of pods. Each rejects with a `KubeFailure`, or a `DiscoveryError` for broken credentials.
+ * and `patch` of pods, and `list` of resource claims if pods have such. Each rejects with a `KubeFailure`, or a
+ * `DiscoveryError` for broken credentials.
  */
 export class WorkloadCalls {
   readonly #client: KubeClient;
@@ -50,21 +52,23 @@ export class WorkloadCalls {
 
   /** Returns the pods that a selector chooses, as they were at one time. */
   async podsOf(selector: string, signal: AbortSignal): Promise<readonly Pod[]> {
-    const path = this.#podsPath();
     const found: Pod[] = [];
-    let page: string | undefined;
-    for (let pages = 0; pages < PAGES_MAX; pages++) {
-      const query = { labelSelector: selector, limit: PAGE_PODS, ...(page !== undefined && { continue: page }) };
-      const { items, metadata } = await this.#client.ask({ path, query }, signal);
-      for (const item of Array.isArray(items) ? items : []) {
-        const pod = readPod(asRecord(item) ?? {});
-        if (pod !== undefined) found.push(pod);
-      }
-      const next = asRecord(metadata)?.continue;
-      if (typeof next !== 'string' || next === '') return found;
-      page = next;
-    }
-    throw new KubeFailure(0, `more than ${PAGES_MAX} pages of ${PAGE_PODS} pods match ${selector}`);
+    await this.#list(this.#podsPath(), { labelSelector: selector }, signal, (item) => {
+      const pod = readPod(item);
+      if (pod !== undefined) found.push(pod);
+    });
+    return found;
+  }
+
+  /** Returns the GPUs of the resource claims of the namespace. */
+  async claims(signal: AbortSignal): Promise<ClaimGpus> {
+    const path = `/apis/resource.k8s.io/v1/namespaces/${encodeURIComponent(this.#namespace)}/resourceclaims`;
+    const found = new Map<string, number | undefined>();
+    await this.#list(path, {}, signal, (item) => {
+      const name = asRecord(item.metadata)?.name;
+      if (typeof name === 'string') found.set(name, gpusOfClaim(item));
+    });
+    return found;
   }
 
   /** Sets the number of replicas, if the workload still has the version of `scale`. Rejects with a conflict if not. */
@@ -83,6 +87,24 @@ export class WorkloadCalls {
 
   close(): void {
     this.#client.close();
+  }
+
+  async #list(
+    path: string,
+    selected: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+    take: (item: UnknownRecord) => void,
+  ): Promise<void> {
+    let page: string | undefined;
+    for (let pages = 0; pages < PAGES_MAX; pages++) {
+      const query = { ...selected, limit: PAGE_OBJECTS, ...(page !== undefined && { continue: page }) };
+      const { items, metadata } = await this.#client.ask({ path, query }, signal);
+      for (const item of Array.isArray(items) ? items : []) take(asRecord(item) ?? {});
+      const next = asRecord(metadata)?.continue;
+      if (typeof next !== 'string' || next === '') return;
+      page = next;
+    }
+    throw new KubeFailure(0, `the list of ${path} has more than ${PAGES_MAX} pages of ${PAGE_OBJECTS} objects`);
   }
 
   #podsPath(): string {

@@ -8,6 +8,8 @@ export interface OptionState {
   readonly spec: OptionSpec;
   readonly seen: ObservedOption;
   readonly unit: Unit;
+  /** GPUs of an instance: as the environment shows them, otherwise as the fleet states them. */
+  readonly gpus: number;
   /** Place in the list of options. */
   readonly at: number;
   /** Instances that serve or start, and that no decision ends. */
@@ -53,7 +55,23 @@ export function optionState(
   // While instances are replaced, there may be more of them than will stay.
   const count = isBusy ? Math.max(0, seen.desired - doomed.length) : live.length + onOrder;
   const unit = unitOf(spec, pool);
-  return { spec, seen, unit, at, live, doomed, onOrder, isBusy, isLeaving, endFromMs, count, lost: 0, launched: 0 };
+  const { gpus = spec.gpusPerInstance } = seen.unit ?? {};
+  return {
+    spec,
+    seen,
+    unit,
+    gpus,
+    at,
+    live,
+    doomed,
+    onOrder,
+    isBusy,
+    isLeaving,
+    endFromMs,
+    count,
+    lost: 0,
+    launched: 0,
+  };
 }
 
 /** Returns when the instances of a capacity block begin to drain, so that they end before EC2 ends them. */

@@ -76,7 +76,7 @@ function noteFailures(options: readonly OptionState[], { pool, spec, memory, con
 }
 
 function unchanged(options: readonly OptionState[], memory: FleetMemory): PoolPlan {
-  const held = options.reduce((total, each) => total + heldOf(each) * each.spec.gpusPerInstance, 0);
+  const held = options.reduce((total, each) => total + heldOf(each) * each.gpus, 0);
   const gpus = { held, planned: held, settled: held };
   return { steps: [], chosen: [], isDone: true, shortage: undefined, note: undefined, gpus, memory };
 }

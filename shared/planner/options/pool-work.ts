@@ -64,7 +64,7 @@ export class PoolWork {
 
   /** Returns how many units of an option are launched, of `units`: as its bounds and the GPUs allow. */
   #launchAt(option: OptionState, units: number): number {
-    const { unit, spec, seen } = option;
+    const { unit, seen } = option;
     const { gpusMax } = this.#input.context;
     const limit = gpusMax?.[this.#input.pool] ?? Number.POSITIVE_INFINITY;
     const whole = Math.floor(option.count / unit.instances);
@@ -73,7 +73,7 @@ export class PoolWork {
       const after = (whole + launched + 1) * unit.instances;
       if (after > seen.max) break;
       const more = after - option.count - option.launched;
-      if (this.#gpus().planned + more * spec.gpusPerInstance > limit) {
+      if (this.#gpus().planned + more * option.gpus > limit) {
         this.#isBoundByBudget = true;
         break;
       }
@@ -106,7 +106,7 @@ export class PoolWork {
     const all = chooseVictims(candidates, { surplus, serving: no, countMax: no, readyBeforeMs: no, withBusy: true });
     this.#isShrinkLate = all.length > chosen.length;
     const gpusOf = (each: typeof all): number =>
-      each.reduce((total, { option, instances }) => total + instances.length * option.spec.gpusPerInstance, 0);
+      each.reduce((total, { option, instances }) => total + instances.length * option.gpus, 0);
     this.#surplusGpus = Math.max(0, gpusOf(all) - gpusOf(chosen));
     for (const { option, instances } of chosen) for (const each of instances) this.#choose(option, each);
     if (this.#return.after >= 0 && all.length === 0) this.#returning = undefined; // it is done
@@ -172,12 +172,13 @@ export class PoolWork {
     const [missing, target] = [this.#missing, this.#target];
     const isShort = missing > 0 && !this.#isBoundByBudget;
     const isWaiting = this.#isShrinkLate && seen.refreshing;
+    const waiting = isWaiting ? 'no instance is ended while an instance refresh is in progress' : undefined;
     return {
       steps,
       chosen: this.#chosen,
       isDone: steps.length === 0 && missing === 0 && !this.#isShrinkLate && (seen.refreshing || this.#isQuiet()),
       shortage: isShort ? shortageOf({ pool, missing, target }, this.#bad) : undefined,
-      note: isWaiting ? 'no instance is ended while an instance refresh is in progress' : undefined,
+      note: waiting ?? gpuNote(pool, this.#options),
       gpus: this.#gpus(),
       room: this.#room,
       returning: this.#returning,
@@ -212,11 +213,19 @@ export class PoolWork {
 
   #gpus(): PoolGpus {
     const sum = (read: (option: OptionState) => number): number =>
-      this.#options.reduce((total, option) => total + read(option) * option.spec.gpusPerInstance, 0);
+      this.#options.reduce((total, option) => total + read(option) * option.gpus, 0);
     const held = sum(heldOf);
     const settled = sum(({ count, isLeaving }) => (isLeaving ? 0 : count)) - this.#surplusGpus;
     return { held, planned: held + sum(({ launched }) => launched), settled };
   }
+}
+
+/** Says which option has other GPUs than the fleet states, because the demand for workers follows what it states. */
+function gpuNote(pool: Pool, options: readonly OptionState[]): string | undefined {
+  const wrong = options.find(({ gpus, spec }) => gpus !== spec.gpusPerInstance);
+  if (wrong === undefined) return undefined;
+  const { gpus, spec } = wrong;
+  return `${pool}: an instance of ${spec.id} has ${gpus} GPUs, but the fleet states ${spec.gpusPerInstance}`;
 }
 
 /** Returns the time from which on an instance is too young to end. */

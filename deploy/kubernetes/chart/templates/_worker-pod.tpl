@@ -20,6 +20,10 @@ spec:
 {{ include "stator.pod" . | indent 2 }}
   # The drain, and a minute for the engine to stop.
   terminationGracePeriodSeconds: {{ add $values.drainSecs 60 }}
+{{- if $values.gpuClass }}
+  resourceClaims:
+    - { name: gpus, resourceClaimTemplateName: {{ include "stator.account" . }}-{{ .pool }} }
+{{- end }}
   containers:
     - name: main
       image: {{ include "stator.image" (dict "root" $root "image" $image) }}
@@ -33,7 +37,9 @@ spec:
 {{ include "stator.workerProbes" $values | indent 6 }}
       resources:
 {{- $resources := deepCopy $values.resources }}
-{{- if gt (int $values.gpus) 0 }}
+{{- if $values.gpuClass }}
+{{- $_ := set $resources "claims" (list (dict "name" "gpus")) }}
+{{- else if gt (int $values.gpus) 0 }}
 {{- $_ := set $resources "limits" (merge (dict "nvidia.com/gpu" (int $values.gpus)) ($resources.limits | default dict)) }}
 {{- end }}
 {{ toYaml $resources | indent 8 }}

@@ -8,6 +8,7 @@
   "gpus" (ternary 0 1 $isMock)
   "nodes" 1
   "autoscaled" false
+  "gpuClass" ""
   "arguments" list
   "env" dict
   "startSecs" (ternary 120 1800 $isMock)
@@ -45,6 +46,9 @@
 {{- fail (printf "%s.arguments: the chart sets %s for workers of several pods" $path .) -}}
 {{- end -}}
 {{- end -}}
+{{- end -}}
+{{- if and $values.gpuClass (eq (int $values.gpus) 0) -}}
+{{- fail (printf "%s.gpuClass: the pool has no GPUs" $path) -}}
 {{- end -}}
 {{- $values | toJson -}}
 {{- end -}}

@@ -1,12 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  clusterFleet,
-  END_MS,
-  podOption,
-  START_MS,
-  startPodFleet,
-} from '../../../support/planner/pod-fleet.ts';
+import type { Observed } from '../../../../shared/planner/live/connector.ts';
+import { clusterFleet, END_MS, podOption, START_MS, startPodFleet } from '../../../support/planner/pod-fleet.ts';
 import { Rounds } from '../../../support/planner/rounds.ts';
 
 const NEVER = new AbortController().signal;
@@ -266,6 +261,51 @@ describe('a planner of Deployments without GPUs for all', () => {
   });
 });
 
+describe('the GPUs of pods', () => {
+  const limits = (gpus: number) => [{ name: 'main', resources: { limits: { 'nvidia.com/gpu': String(gpus) } } }];
+  const gpusOf = ({ pools }: Observed) => pools?.decode?.options.map(({ unit }) => unit?.gpus);
+
+  it('count in budgets as the pods state them, and a planner says that the fleet states others', async () => {
+    await using bed = await bedOf(2);
+    for (const pod of bed.workloads.podsOf('w0')) bed.api.store('pods').merge(pod, { spec: { containers: limits(4) } });
+    const rounds = new Rounds(bed);
+    const observed = await rounds.observe();
+    expect(gpusOf(observed)).toEqual([4]);
+    const plan = rounds.plan(observed, 3);
+    expect(plan.gpus?.decode).toEqual({ held: 8, planned: 12, settled: 12 });
+    expect(plan.note).toBe('decode: an instance of 0-on-demand has 4 GPUs, but the fleet states 1');
+  });
+
+  it('count as they were allocated for resource claims, which it lists only if pods have some', async () => {
+    await using bed = await bedOf(1);
+    const [pod = ''] = bed.workloads.podsOf('w0');
+    const rounds = new Rounds(bed);
+    expect(gpusOf(await rounds.observe())).toEqual([1]);
+    expect(bed.api.counts()).not.toHaveProperty('list resourceclaims');
+    const claims = [{ name: 'gpus', resourceClaimTemplateName: 'w0' }];
+    bed.api.store('pods').merge(pod, { spec: { resourceClaims: claims } });
+    expect(gpusOf(await rounds.observe())).toEqual([1]); // the claim is not made yet
+    const made = [{ name: 'gpus', resourceClaimName: 'w0-claim' }];
+    bed.api.store('pods').merge(pod, { status: { resourceClaimStatuses: made } });
+    const all = { deviceClassName: 'gpu.nvidia.com', allocationMode: 'All' };
+    const spec = { devices: { requests: [{ name: 'gpus', exactly: all }] } };
+    bed.api.store('resourceclaims').set('w0-claim', { spec });
+    expect(gpusOf(await rounds.observe())).toEqual([1]); // it is not allocated yet
+    const results = Array.from({ length: 8 }, (_, at) => ({ request: 'gpus', device: `gpu-${at}` }));
+    bed.api.store('resourceclaims').merge('w0-claim', { status: { allocation: { devices: { results } } } });
+    expect(gpusOf(await rounds.observe())).toEqual([8]);
+  });
+
+  it('names the right that is missing to list resource claims', async () => {
+    await using bed = await bedOf(1);
+    const [pod = ''] = bed.workloads.podsOf('w0');
+    const claims = [{ name: 'gpus', resourceClaimName: 'shared' }];
+    bed.api.store('pods').merge(pod, { spec: { resourceClaims: claims } });
+    bed.api.judge = ({ resource }) => (resource === 'resourceclaims' ? 403 : undefined);
+    await expect(bed.connector.observe(NEVER)).rejects.toThrow(/^the resource claims in namespace .* cannot be read: /);
+  });
+});
+
 describe('a planner of Deployments whose pods do not start', () => {
   it('takes the next option after twice the usual time, and says what Kubernetes says', async () => {
     await using bed = await bedOf(0, clusterFleet([podOption(0), podOption(1, { max: 1 })]));
@@ -323,7 +363,10 @@ describe('a planner of a cluster that changes or refuses', () => {
   ])('names the refusal of a change of %s (%s, %i)', async (resource, verb, status, code) => {
     await using bed = await bedOf(2);
     bed.api.judge = (call) => (call.resource === resource && call.verb === verb ? status : undefined);
-    expect((await new Rounds(bed).round(1)).applied).toEqual({ failed: code, reason: 'refused by the rule of the test' });
+    expect((await new Rounds(bed).round(1)).applied).toEqual({
+      failed: code,
+      reason: 'refused by the rule of the test',
+    });
     expect(bed.workloads.replicasOf('w0')).toBe(2);
   });
 
