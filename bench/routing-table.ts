@@ -73,9 +73,9 @@ async function readLines(path: string): Promise<ResultLine[]> {
 
 const sources = new WorkloadSource();
 
-/** Larger fleets need more requests until their caches are full. */
+/** As many as a fleet answers in half a minute or more, so that its batches are full for most of the time. */
 function requestsOf({ workers }: RoutingRow): number {
-  return 1200 + 50 * workers;
+  return Math.min(8000, 400 * workers);
 }
 
 function openWorkload(row: RoutingRow, seed: number): Promise<Workload> {

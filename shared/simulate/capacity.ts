@@ -1,6 +1,7 @@
 import { passMs, type SchedulerOptions } from '../engines/index.ts';
 import { hitCeiling } from './hit-ceiling.ts';
-import { speedOf } from './routers.ts';
+import { type PoolOptions, speedOf } from './routers.ts';
+import { SharedTokens } from './shared-tokens.ts';
 import type { SimulationOptions } from './simulate.ts';
 import type { Workload } from './workload.ts';
 
@@ -9,38 +10,52 @@ type SimulatedFleet = Pick<
   'workers' | 'dataParallelSize' | 'engine' | 'prefill' | 'cpus' | 'workerSpeeds'
 >;
 
+/** A pool of ranks whose speeds add up to `speedSum`. */
+interface Ranks {
+  readonly engine: SchedulerOptions;
+  readonly count: number;
+  readonly speedSum: number;
+}
+
 /** Mean request of a workload, in tokens. */
 interface MeanRequest {
-  readonly promptTokens: number;
   /** Prompt tokens that one cache as large as all caches together would not have. */
   readonly uncachedTokens: number;
+  readonly promptTokens: number;
   readonly outputTokens: number;
 }
 
 /**
- * Returns the capacity of a fleet for a workload, in requests a second: the rate at which every rank would compute all
- * the time. Passes and batches are full, and prompts hit as in one cache as large as all caches together.
+ * Returns the capacity of a fleet for a workload, in requests a second: the rate at which no rank is ever idle and no
+ * batch has room. Each rank then has the same pass again and again, with `n` requests:
  *
- *     capacity of a rank = 1 / (uncached tokens * time of a full prefill pass / tokens of the pass
- *                               + output tokens * time of a full decode step / requests of the step)
+ *     n = what fits into the cache with the prompts that they share, at most the engine's limit of requests,
+ *         and as many as get their prompts from the pass's budget of tokens
+ *     a pass = prefill of n * uncached tokens / output tokens, and one decode step of n requests
+ *     capacity of a rank = n / (output tokens * time of the pass)
  *
- * No router reaches it for long, because caches that hold the same prefix twice hold less. With two pools it is the
- * capacity of the smaller one.
+ * Prompts hit as in one cache as large as all caches together, so a fleet that holds prefixes twice answers less. With
+ * two pools it is the capacity of the smaller one.
  */
 export function capacityOf(workload: Workload, fleet: SimulatedFleet): number {
-  const { prefill, engine, workers, dataParallelSize } = fleet;
+  const { prefill, engine, workers, dataParallelSize, workerSpeeds: speeds, cpus } = fleet;
   const cached = prefill ?? fleet; // whose caches prompts are looked up in
   const blocks = cached.workers * cached.dataParallelSize * cached.engine.numGpuBlocks;
   const hits = cached.engine.enablePrefixCaching ? hitCeiling(workload, blocks, cached.engine.blockSizeTokens) : 0;
   const promptTokens = meanOf(workload.inputTokens);
-  const outputTokens = meanOf(workload.outputTokens);
-  const mean = { promptTokens, uncachedTokens: promptTokens * (1 - hits), outputTokens };
-  const ranks = speedSum(workers, fleet) * dataParallelSize;
-  if (prefill === undefined) return (1000 * ranks) / (prefillMsOf(mean, engine) + decodeMsOf(mean, engine));
-  const prefillRanks = speedSum(prefill.workers, { workerSpeeds: fleet.workerSpeeds }) * prefill.dataParallelSize;
+  const mean = {
+    promptTokens,
+    uncachedTokens: promptTokens * (1 - hits),
+    outputTokens: meanOf(workload.outputTokens),
+  };
+  const ranks = ranksOf(workers, dataParallelSize, engine, { speeds, cpus });
+  const fitting = fittingRequests(new SharedTokens(workload), mean, ranks);
+  if (prefill === undefined) return rateAt(Math.min(fitting, prefillingRequests(mean, engine)), mean, ranks);
+  const prefillRanks = ranksOf(prefill.workers, prefill.dataParallelSize, prefill.engine, { speeds });
+  const prompts = { ...mean, outputTokens: 1 }; // a prefill worker makes one token
   return Math.min(
-    (1000 * prefillRanks) / prefillMsOf(mean, prefill.engine),
-    (1000 * ranks) / decodeMsOf({ ...mean, uncachedTokens: promptTokens }, engine),
+    rateAt(prefillingRequests(prompts, prefill.engine), prompts, prefillRanks),
+    rateAt(fitting, { ...mean, uncachedTokens: 0 }, ranks),
   );
 }
 
@@ -51,34 +66,51 @@ export function rateOf({ arrivalMs, size }: Workload): number {
   return (1000 * size) / lastMs;
 }
 
-/** Returns the sum of the speeds of a pool's workers. */
-function speedSum(
+function ranksOf(
   workers: number,
-  { workerSpeeds: speeds, cpus }: Pick<SimulatedFleet, 'workerSpeeds' | 'cpus'>,
-): number {
-  let sum = 0;
-  for (let worker = 0; worker < workers; worker++) sum += speedOf(worker, { speeds, cpus });
-  return sum;
+  dataParallelSize: number,
+  engine: SchedulerOptions,
+  speeds: Pick<PoolOptions, 'speeds' | 'cpus'>,
+): Ranks {
+  let speedSum = 0;
+  for (let worker = 0; worker < workers; worker++) speedSum += dataParallelSize * speedOf(worker, speeds);
+  return { engine, count: workers * dataParallelSize, speedSum };
 }
 
-function prefillMsOf({ uncachedTokens }: MeanRequest, engine: SchedulerOptions): number {
-  const tokens = engine.maxNumBatchedTokens;
-  const work = { prefills: 1, prefillStart: 0, prefillEnd: tokens, decodes: 0, decodeContext: 0 };
-  return (uncachedTokens / tokens) * passMs(work, capacityTokens(engine), engine);
+/** Returns the most requests that run on a rank at once: with half of their answers, they fill its cache. */
+function fittingRequests(shared: SharedTokens, { outputTokens }: MeanRequest, { engine, count }: Ranks): number {
+  const capacity = engine.numGpuBlocks * engine.blockSizeTokens;
+  const heldTokens = (requests: number): number =>
+    shared.distinctOf(requests * count) / count + requests * (shared.ownTokens + outputTokens / 2);
+  let fitting = 1;
+  let beyond = engine.maxNumSeqs + 1;
+  while (beyond - fitting > 1) {
+    const middle = (fitting + beyond) >> 1;
+    if (heldTokens(middle) <= capacity) fitting = middle;
+    else beyond = middle;
+  }
+  return fitting;
 }
 
-/** The first token comes from the prefill. Half of the answer is there on average. */
-function decodeMsOf({ promptTokens, uncachedTokens, outputTokens }: MeanRequest, engine: SchedulerOptions): number {
-  const heldTokens = uncachedTokens + outputTokens / 2;
-  const fitting = Math.floor(capacityTokens(engine) / Math.max(1, heldTokens));
-  const decodes = Math.max(1, Math.min(engine.maxNumSeqs, fitting));
-  const decodeContext = Math.round(decodes * (promptTokens + outputTokens / 2));
-  const work = { prefills: 0, prefillStart: 0, prefillEnd: 0, decodes, decodeContext };
-  return ((outputTokens - 1) * passMs(work, capacityTokens(engine), engine)) / decodes;
+/** Returns as many running requests as get their prompts from full passes; less than 1 if a prompt needs several. */
+function prefillingRequests({ uncachedTokens, outputTokens }: MeanRequest, engine: SchedulerOptions): number {
+  return (engine.maxNumBatchedTokens * outputTokens) / Math.max(1, uncachedTokens);
 }
 
-function capacityTokens({ numGpuBlocks, blockSizeTokens }: SchedulerOptions): number {
-  return numGpuBlocks * blockSizeTokens;
+/** Returns the rate of a pool with `requests` on each rank. */
+function rateAt(requests: number, mean: MeanRequest, { engine, speedSum }: Ranks): number {
+  const { uncachedTokens, promptTokens, outputTokens } = mean;
+  const prefillTokens = Math.round((requests * uncachedTokens) / outputTokens);
+  const decodes = (requests * (outputTokens - 1)) / outputTokens; // the first token comes from the prefill
+  const work = {
+    prefills: prefillTokens > 0 ? 1 : 0,
+    prefillStart: 0,
+    prefillEnd: prefillTokens,
+    decodes,
+    decodeContext: decodes * (promptTokens + outputTokens / 2),
+  };
+  const durationMs = passMs(work, engine.numGpuBlocks * engine.blockSizeTokens, engine);
+  return (1000 * speedSum * requests) / (outputTokens * durationMs);
 }
 
 function meanOf(values: Uint32Array): number {
