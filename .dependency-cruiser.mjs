@@ -31,13 +31,14 @@ const ROOMS = [
   'standalone',
   'planner',
   'host',
+  'console',
   'frontends',
   'simulate',
   'commands',
 ];
 
 /** Folders of `shared/frontends/http/` that are no dialect. */
-const BESIDE_DIALECTS = ['exchange', 'openapi', 'routes', 'sinks'];
+const BESIDE_DIALECTS = ['console', 'exchange', 'openapi', 'routes', 'sinks'];
 
 export default {
   forbidden: [

@@ -12,6 +12,7 @@ import { throughDoors } from './through-doors.mjs';
 const NATIVE = ['zeromq'];
 /** The page at /docs, with the licences of what it is made of. */
 const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
+const CONSOLE_HTML = 'web/index.html';
 const MODEL = 'shared/artifacts/builtin-model';
 /** Goes with node_modules: other packages are another build. */
 const RECORD = 'node_modules/.cache/stator/build.json';
@@ -70,6 +71,22 @@ const benchmarks = {
   },
 };
 
+/** The page of the console, which browsers load: always without blanks, because its size counts. */
+const page = {
+  bundle: true,
+  platform: 'browser',
+  target: ['chrome120', 'firefox121'],
+  format: 'esm',
+  outdir: 'dist/console-page',
+  entryPoints: { console: 'web/main.tsx' },
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+  minify: true,
+  legalComments: 'none',
+  logLevel: 'warning',
+  metafile: true,
+};
+
 /** Returns when a file was written and how long it is, or undefined if it does not exist. */
 function stampOf(path) {
   const stat = statSync(path, { throwIfNoEntry: false });
@@ -90,9 +107,20 @@ function isUpToDate() {
   }
 }
 
+/** Compresses the files of the console's page, as the server sends them. Returns their paths. */
+async function packPage(files) {
+  await cp(CONSOLE_HTML, 'dist/console-page/index.html');
+  for (const file of files) {
+    await writeFile(`${file}.gz`, gzipSync(await readFile(file), { level: 9 }));
+    await rm(file);
+  }
+  return ['dist/console-page/index.html', ...files.map((file) => `${file}.gz`)];
+}
+
 async function bundle(build) {
   await rm('dist', { recursive: true, force: true });
-  const results = await Promise.all((isPackage ? [product] : [product, benchmarks]).map((options) => build(options)));
+  const kinds = isPackage ? [page, product] : [page, product, benchmarks];
+  const results = await Promise.all(kinds.map((options) => build(options)));
   await chmod('dist/stator.js', 0o755);
   await cp(MODEL, 'dist/builtin-model', { recursive: true });
   await mkdir('dist/swagger-ui', { recursive: true });
@@ -103,7 +131,8 @@ async function bundle(build) {
     else await cp(source, `dist/swagger-ui/${file}`);
   }
   const sources = results.flatMap(({ metafile }) => Object.keys(metafile.inputs));
-  const outputs = results.flatMap(({ metafile }) => Object.keys(metafile.outputs));
+  const [ofPage, ...others] = results.map(({ metafile }) => Object.keys(metafile.outputs));
+  const outputs = [...others.flat(), ...(await packPage(ofPage))];
   if (isPackage) {
     await describeThirdParties([...sources, 'node_modules/swagger-ui-dist/swagger-ui-bundle.js']);
     outputs.push('dist/sbom.cdx.json', 'dist/THIRD-PARTY-LICENSES.txt');
@@ -113,7 +142,7 @@ async function bundle(build) {
   const rooms = (await readdir('shared', { withFileTypes: true })).filter((each) => each.isDirectory());
   const doors = rooms.map(({ name }) => `shared/${name}/index.ts`);
   const scripts = ['esbuild.config.mjs', 'third-party.mjs', 'through-doors.mjs'];
-  const inputs = [...scripts, 'package-lock.json', ...model, ...doors, ...own];
+  const inputs = [...scripts, CONSOLE_HTML, 'package-lock.json', ...model, ...doors, ...own];
   const record = { variant, outputs, inputs: Object.fromEntries(inputs.map((path) => [path, stampOf(path)])) };
   await mkdir('node_modules/.cache/stator', { recursive: true });
   await writeFile(RECORD, JSON.stringify(record));

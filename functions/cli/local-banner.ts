@@ -29,6 +29,7 @@ export async function renderBanner(
     `  OpenAI-compatible endpoint: ${url}/v1`,
     ...(grpcAddress === undefined ? [] : [`  KServe v2 by gRPC, for Triton's clients: ${grpcAddress}`]),
     ...clients(url, settings),
+    ...consoleLine(url, settings),
     `  Every route, to try in a browser: ${url}${DOCS_PATH}`,
     '',
     ...tries,
@@ -38,6 +39,11 @@ export async function renderBanner(
     '',
     '',
   ].join('\n');
+}
+
+function consoleLine(url: string, { consoleRequests, disableFrontendAdminApi }: Settings<'local'>): readonly string[] {
+  if (consoleRequests === 0 || disableFrontendAdminApi) return [];
+  return [`  Console, with the fleet and its requests: ${url}/console`];
 }
 
 /** Returns the variables that SDKs and agents read. None if the operator has chosen paths that they would miss. */

@@ -48,6 +48,11 @@ export const LIMITS = {
     beyond: 'Stator forgets the oldest; a request that names one fails with `previous_response_not_found`',
   },
   header_lines: { what: 'Header lines of a request', max: 100, code: 'headers_too_large' },
+  console_viewers: {
+    what: 'Viewers of the console who follow it at the same time',
+    max: 64,
+    code: 'server_overloaded',
+  },
   held_requests: {
     what: 'Requests that wait at the same time for the first workers to start',
     max: 256,

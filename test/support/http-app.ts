@@ -30,6 +30,8 @@ export interface TestAppOptions {
   readonly bodyBudgetBytes?: number;
   /** Limit for all answers that are held until they are complete. @default 1 GiB */
   readonly answerBudgetBytes?: number;
+  /** @default no console */
+  readonly console?: HttpAppDeps['console'];
   readonly canceller?: HttpAppDeps['canceller'];
   /**
    * @default a gate that requires no key
@@ -87,6 +89,8 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
         : (options.responseStore ?? undefined),
     records: options.records,
     canceller: options.canceller,
+    console: options.console,
+    watched: options.console?.log,
     instances: options.instances ?? (() => []),
     lifecycle,
   };

@@ -133,6 +133,13 @@ export const httpRows = {
     names: 'DYN_DISABLE_FRONTEND_ADMIN_API',
     about: 'Removes /busy_threshold and other admin routes.',
   }),
+  consoleRequests: listeners.int({
+    names: '--console-requests STATOR_CONSOLE_REQUESTS',
+    range: { min: 0, max: 10_000 },
+    note: '0 = no console',
+    default: 1000,
+    about: 'How many of the latest requests the console at /console shows, without their text.',
+  }),
   disableFrontendNvext: edges.bool({
     names: 'DYN_DISABLE_FRONTEND_NVEXT',
     about: 'Ignores routing headers, and all of nvext except cache_salt.',

@@ -1,3 +1,4 @@
+import type { OpenConsole } from '../../console/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import type { CacheClearer, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
 import type { ResponseStore } from '../../responses/index.ts';
@@ -21,4 +22,6 @@ export interface HttpAppDeps extends InferenceDeps {
   readonly canceller?: Pick<RequestCanceller, 'cancel'> | undefined;
   /** Explains which workers requests go to; absent in modes that do not know the caches of workers. */
   readonly explainer?: Pick<RoutingExplainer, 'explained' | 'explain'> | undefined;
+  /** The console; absent = this process has none. */
+  readonly console?: OpenConsole | undefined;
 }

@@ -1,9 +1,12 @@
+import { redirectToConsole, serveConsolePage } from './console/serve-page.ts';
+import { VIEWER_PARAMETERS } from './console/viewer-query.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi, serveRoot } from './openapi/serve-docs.ts';
 import {
   BUSY_THRESHOLD_PATH,
   bodyRoutes,
   CLEAR_KV_BLOCKS_PATH,
+  CONSOLE_PATH,
   EXPLAIN_PATH,
   pathBelow,
   type Route,
@@ -24,6 +27,10 @@ const serveClearKvBlocks = serveLater(async () => (await import('./routes/admin.
 const serveExplain = serveLater(async () => (await import('./routes/admin.ts')).serveExplain);
 const serveExplained = serveLater(async () => (await import('./routes/admin.ts')).serveExplained);
 
+const serveConsole = serveLater(async () => (await import('./console/api.ts')).serveConsole);
+const serveConsoleRequest = serveLater(async () => (await import('./console/api.ts')).serveConsoleRequest);
+const loadAnswers = () => import('./console/answers.ts');
+
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 const MOTION_JPEG = ['multipart/x-mixed-replace'];
 /** Documented path of videos and its alias; each has a `/stream` below it. */
@@ -42,7 +49,7 @@ const VIDEO_PATHS = [
  * here: the app, the `allow` header and the OpenAPI document read only this table.
  */
 export function routesOf(settings: HttpSettings): readonly Route[] {
-  const { paths, anthropic, hasAdminRoutes, servesClients = true, docsAuth } = settings;
+  const { paths, anthropic, hasAdminRoutes, hasConsole, servesClients = true, docsAuth } = settings;
   const pages = docsAuth === true ? 'docs' : 'open';
   const described = [
     ...(servesClients ? clientRoutes(paths) : []),
@@ -50,10 +57,12 @@ export function routesOf(settings: HttpSettings): readonly Route[] {
     ...modelRoutes(paths),
     ...operationRoutes(settings),
     ...(hasAdminRoutes ? adminRoutes() : []),
+    ...(hasConsole ? consoleRoutes() : []),
   ];
   return [
     ...described,
     route('/', pages, serveRoot),
+    ...(hasConsole ? consolePages() : []),
     route(OPENAPI_PATH, pages, serveOpenApi(described.flatMap(({ operations }) => operations))),
     route(DOCS_PATH, pages, redirectToDocs),
     route(`${DOCS_PATH}/`, pages, serveDocs),
@@ -231,5 +240,37 @@ function adminRoutes(): readonly Route[] {
         'deadline_exceeded',
       ],
     }),
+  ];
+}
+
+/** Returns the routes of the console's data, which are for operators. */
+function consoleRoutes(): readonly Route[] {
+  const shared = { method: 'get', tag: 'Operations' } as const;
+  return [
+    route(`${CONSOLE_PATH}/api`, 'admin', serveConsole, {
+      ...shared,
+      id: 'followConsole',
+      summary: 'What the console shows: as it is now, or with Accept: text/event-stream also what changes.',
+      query: VIEWER_PARAMETERS,
+      contentTypes: JSON_OR_EVENTS,
+      answer: async () => (await loadAnswers()).VIEWS,
+      codes: ['invalid_value', 'not_implemented', 'server_overloaded', 'service_unavailable'],
+    }),
+    route(`${CONSOLE_PATH}/api/requests/{id}`, 'admin', serveConsoleRequest, {
+      ...shared,
+      id: 'getConsoleRequest',
+      summary: 'One of the last requests: its stages, its workers and its routing decision.',
+      answer: async () => (await loadAnswers()).REQUEST,
+      codes: ['not_found', 'not_implemented'],
+    }),
+  ];
+}
+
+/** Returns the routes of the console's page. It has no data, so it is open: a browser cannot send a key with a link. */
+function consolePages(): readonly Route[] {
+  return [
+    route(CONSOLE_PATH, 'open', redirectToConsole),
+    route(`${CONSOLE_PATH}/`, 'open', serveConsolePage),
+    route(`${CONSOLE_PATH}/:file`, 'open', serveConsolePage),
   ];
 }

@@ -1,3 +1,4 @@
+import type * as z from 'zod';
 import type { Need } from '../../access/index.ts';
 import { type ErrorCode, loadCode } from '../../errors/index.ts';
 import type { BodySchema, MODEL_TYPES, ModelKind } from '../../protocol/index.ts';
@@ -48,6 +49,10 @@ export interface Operation {
   readonly bodies?: readonly (() => Promise<RouteBody>)[];
   /** Content types of a successful response, the usual one first; none if the body is empty. @default JSON */
   readonly contentTypes?: readonly string[] | undefined;
+  /** Schemas of a successful response. @default it is any object */
+  readonly answer?: (() => Promise<AnswerSchemas>) | undefined;
+  /** Parameters of the query. @default none */
+  readonly query?: readonly QueryParameter[] | undefined;
   /** Envelope of failures. @default 'Error' */
   readonly failure?: FailureName | undefined;
   /**
@@ -59,6 +64,22 @@ export interface Operation {
   readonly statuses?: readonly number[];
   /** Statuses other than 200 whose body is the requested state and not a failure. @default none */
   readonly states?: readonly number[];
+}
+
+/** Schemas of an operation's successful response, by their names in the document. */
+export interface AnswerSchemas {
+  /** Schemas of the JSON: it has one of them. */
+  readonly json: Readonly<Record<string, z.ZodType>>;
+  /** Schemas of the data of events, by the events' names. @default it sends no events */
+  readonly events?: Readonly<Record<string, readonly [name: string, schema: z.ZodType]>>;
+}
+
+/** A parameter of the query, for the document. */
+export interface QueryParameter {
+  readonly name: string;
+  readonly about: string;
+  /** Values that it may have. @default any text */
+  readonly values?: readonly string[];
 }
 
 /** One path of the app: its handler, and its operations in the document. */
@@ -160,3 +181,5 @@ export const BUSY_THRESHOLD_PATH = '/busy_threshold';
 export const CLEAR_KV_BLOCKS_PATH = '/clear_kv_blocks';
 /** Path above a response id (`chatcmpl-...`) or a request id. */
 export const EXPLAIN_PATH = '/router/explain';
+/** Path of the console's page. Its data are below. */
+export const CONSOLE_PATH = '/console';

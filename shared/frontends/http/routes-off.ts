@@ -29,6 +29,9 @@ export function routesOff(settings: HttpSettings): (path: string) => string | un
   add(routesOf(messages), `The Messages API is off: ${flag} (${variable}=true) turns it on.`);
   const admin = { ...settings, hasAdminRoutes: true };
   add(routesOf(admin), `Routes of operators are off: ${nameOf('disableFrontendAdminApi')} is set.`);
+  const off = settings.hasAdminRoutes ? nameOf('consoleRequests') : nameOf('disableFrontendAdminApi');
+  const why = settings.hasAdminRoutes ? `${off} is 0, or this process is a function` : `${off} is set`;
+  add(routesOf({ ...settings, hasConsole: true }), `There is no console: ${why}.`);
   for (const [key, setting] of Object.entries(PATH_SETTINGS) as [keyof HttpSettings['paths'], SettingName][]) {
     const usual = TABLE.get(setting)?.default;
     const path = settings.paths[key];

@@ -42,6 +42,7 @@ export function httpSettings(settings: EdgeSettings) {
     reasoningField: settings.reasoningFieldName,
     responseStore: settings.responseStore === 'on-request' ? 'on-request' : 'on',
     hasAdminRoutes: !settings.disableFrontendAdminApi,
+    hasConsole: consoleRequests(settings) > 0,
     adminKey: settings.adminKey,
     metricsAuth: settings.metricsAuth,
     docsAuth: settings.docsAuth,
@@ -62,6 +63,14 @@ export function httpSettings(settings: EdgeSettings) {
       answerBytesMax,
     },
   };
+}
+
+/**
+ * Returns how many requests the console remembers; 0 = there is no console, as in a process without operators' routes.
+ */
+export function consoleRequests(settings: EdgeSettings): number {
+  const kept = 'consoleRequests' in settings ? settings.consoleRequests : undefined;
+  return settings.disableFrontendAdminApi ? 0 : (kept ?? 0);
 }
 
 /** Returns the largest answer: one answer may take all of the room for answers. */

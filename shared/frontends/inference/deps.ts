@@ -1,5 +1,6 @@
 import type { Gate, Grant, RequestNames } from '../../access/index.ts';
 import type { Clock, Random } from '../../clock/index.ts';
+import type { RequestLog } from '../../console/index.ts';
 import { LIMITS, overLimit, type ServeError } from '../../errors/index.ts';
 import type { Pipeline } from '../../pipeline/index.ts';
 import type { Endpoint, OpenAiDecodeSettings, Usage } from '../../protocol/index.ts';
@@ -35,6 +36,8 @@ export interface InferenceDeps {
   readonly lifecycle: ServiceLifecycle;
   /** Called with the tracker of each request when it begins. @default nothing is called */
   readonly onTracked?: ((request: TrackedRequest) => void) | undefined;
+  /** Shows every request to operators; undefined = there is no console. */
+  readonly watched?: Pick<RequestLog, 'began'> | undefined;
   /**
    * Makes the model of that name, or every model, known to a pipeline that knows only the models that requests have
    * named. Returns undefined if it is known already. Rejects with a ServeError if discovery cannot be read. Absent =

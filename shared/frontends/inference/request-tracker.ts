@@ -1,4 +1,5 @@
 import { setMaxListeners } from 'node:events';
+import type { RequestTrace } from '../../console/index.ts';
 import { codeRow, detailOf, isClientCancel, ServeError } from '../../errors/index.ts';
 import {
   type Endpoint,
@@ -58,6 +59,7 @@ export class RequestTracker<
   #requestType: RequestType = 'unary';
   #request: GenerationRequest | undefined;
   #forget: (() => void) | undefined;
+  readonly #trace: RequestTrace | undefined;
   #unwatch: (() => void) | undefined;
   /** The work for the response, and its sink; set once there is one. */
   #work: { readonly controller: AbortController; readonly sink: Abandonable } | undefined;
@@ -74,6 +76,12 @@ export class RequestTracker<
     this.room = new AnswerRoom(deps.settings.answerLimitBytes, deps.answers);
     deps.lifecycle.entered();
     deps.onTracked?.(this);
+    this.#trace = deps.watched?.began({
+      endpoint,
+      xRequestId: exchange.requestId,
+      key: exchange.grant.key?.name,
+      receivedMs: this.receivedMs,
+    });
   }
 
   /** Milliseconds since the handler began. */
@@ -95,6 +103,7 @@ export class RequestTracker<
   open(model: string, requestType: RequestType): RequestMeter {
     this.#model = model;
     this.#requestType = requestType;
+    this.#trace?.named(model);
     this.#meter = this.deps.metrics.startRequest({ model, endpoint: this.#endpoint, requestType });
     return this.#meter;
   }
@@ -107,6 +116,7 @@ export class RequestTracker<
     this.#requireFree(request.id);
     this.#request = request;
     this.spans?.asked(request);
+    this.#trace?.identified(request.id);
   }
 
   #requireFree(id: string): void {
@@ -246,6 +256,7 @@ export class RequestTracker<
   #tell(status: number, usage: Usage | undefined, error?: ServeError): void {
     this.#charge(usage, error);
     this.#log(status, usage, error);
+    this.#show(status, usage, error);
     this.#endSpans(status, usage, error);
     if (this.deps.records !== undefined) this.#record(this.deps.records, status, usage, error);
     this.onOver?.();
@@ -336,6 +347,20 @@ export class RequestTracker<
       worker_id: this.#meter?.workerId,
       moves: this.#meter?.moves || undefined,
     };
+  }
+
+  /** Shows the outcome to operators. */
+  #show(status: number, usage: Usage | undefined, error: ServeError | undefined): void {
+    this.#trace?.ended({
+      status,
+      error: error === undefined ? undefined : codeRow(error.code).metric,
+      worker: this.#meter?.workerId,
+      promptTokens: usage?.promptTokens,
+      cachedTokens: usage?.cachedTokens,
+      outputTokens: usage?.completionTokens,
+      ttftMs: this.ttftMs,
+      totalMs: this.elapsedMs,
+    });
   }
 
   #endSpans(status: number, usage: Usage | undefined, error: ServeError | undefined): void {

@@ -1,5 +1,6 @@
 import type { TimeAndChance } from '../../clock/index.ts';
 import type { Lifetime } from '../../concurrency/index.ts';
+import type { FleetConsole } from '../../console/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { CallingPlaneOptions, DiscoveryHost } from '../../fleet/index.ts';
 import type { RequestPlane } from '../../planes/index.ts';
@@ -38,6 +39,8 @@ export interface FrontendDeps extends TimeAndChance {
   readonly tracer: Tracer | undefined;
   /** Whether the host can follow events. */
   readonly followsEvents: boolean;
+  /** Remembers requests for the console; undefined = there is none. */
+  readonly console: FleetConsole | undefined;
   /** Whether discovery follows the fleet itself, without being asked. */
   readonly isLasting: boolean;
   /** Called while requests wait for a worker. */

@@ -14,6 +14,7 @@ import { isOpenToAll, openGate, openNames } from './access.ts';
 import type { FrontendDeps, FrontendOptions } from './deps.ts';
 import { awaitFirstWorkers } from './first-workers.ts';
 import { openBase } from './open-base.ts';
+import { openConsole } from './open-console.ts';
 import { openDirectory } from './open-directory.ts';
 import { chatCheck } from './open-model.ts';
 import { openPipeline, thresholdsOf } from './open-pipeline.ts';
@@ -93,6 +94,7 @@ async function compose(given: EdgeSettings, options: FrontendOptions, lifetime: 
     tracer: telemetry.tracer,
     lifecycle,
     lookUp: lookUpIn(discovery),
+    watched: deps.console?.log,
   };
   const bodies = new ByteBudget('bodies_bytes', budgetBytes(settings.httpBodyBudgetMb), held.bodies);
   const httpDeps = {
@@ -105,6 +107,7 @@ async function compose(given: EdgeSettings, options: FrontendOptions, lifetime: 
     caches: models.caches,
     canceller: models.canceller,
     explainer: models.explainer,
+    console: openConsole(settings, deps, directory, { lifecycle, explains: models.explainer !== undefined }),
   };
   const app = createHttpApp(httpDeps);
   awaitFirstWorkers(settings, base, directory);

@@ -1,5 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
+import type { ConsoleObserver } from '../../console/index.ts';
 import {
   type PipelineObserver,
   type PromptObserver,
@@ -166,6 +167,29 @@ export function logRequests(logger: Logger): Pick<RequestObserver, 'sent' | 'mov
     moved({ requestId, model, workerId, reason, outputTokens }) {
       const line = { model, worker: workerId, reason, output_tokens: outputTokens };
       logger.info('request moves to another worker', line, { ...line, request_id: requestId });
+    },
+  };
+}
+
+/** Returns an observer that also tells the console what it shows. */
+export function withConsole(observer: PipelineObserver, shown: ConsoleObserver): PipelineObserver {
+  return {
+    ...observer,
+    sent: (attempt) => {
+      observer.sent?.(attempt);
+      shown.sent(attempt);
+    },
+    moved: (move) => {
+      observer.moved?.(move);
+      shown.moved(move);
+    },
+    workerStalled: (model, workerId) => {
+      observer.workerStalled?.(model, workerId);
+      shown.workerStalled(model, workerId);
+    },
+    workerRecovered: (model, workerId) => {
+      observer.workerRecovered?.(model, workerId);
+      shown.workerRecovered(model, workerId);
     },
   };
 }

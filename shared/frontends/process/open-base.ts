@@ -5,6 +5,7 @@ import { bucketsOf, createFrontendMetrics, openTelemetry, type Telemetry } from 
 import { ServiceLifecycle } from '../inference/lifecycle.ts';
 import type { FrontendDeps, FrontendOptions } from './deps.ts';
 import { watchView } from './embedded-metrics.ts';
+import { createConsole } from './open-console.ts';
 
 /** The objects that a frontend has before it knows any model. */
 export interface Base {
@@ -38,6 +39,7 @@ export async function openBase(settings: EdgeSettings, options: FrontendOptions,
     logger,
     tracer: telemetry.tracer,
     followsEvents: options.followsEvents ?? true,
+    console: await createConsole(settings, clock, metrics),
     isLasting: host?.isLasting ?? true,
     onHeld: options.onHeld,
     bounds: options.holdBounds,

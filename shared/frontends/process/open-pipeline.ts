@@ -13,7 +13,7 @@ import {
 import { createSpeculationMetrics } from '../../telemetry/index.ts';
 import type { FrontendDeps } from './deps.ts';
 import { observeDisaggregation, openBypass } from './disaggregation.ts';
-import { differenceObserver, logRequests, logTimes, overrunObserver, stallObserver } from './observers.ts';
+import { differenceObserver, logRequests, logTimes, overrunObserver, stallObserver, withConsole } from './observers.ts';
 import { type KnownModels, primaryModels } from './open-directory.ts';
 import type { FleetRouting } from './open-routing.ts';
 
@@ -76,7 +76,7 @@ export function openPipeline(
 /** Returns the observer that counts and logs what happens to requests. */
 function observerOf(
   settings: EdgeSettings,
-  { metrics, logger }: FrontendDeps,
+  { metrics, logger, console }: FrontendDeps,
   directory: KnownModels['directory'],
   { routing, routerMetrics }: FleetRouting,
 ): PipelineObserver {
@@ -84,7 +84,7 @@ function observerOf(
   const log = logger.for('models');
   const disaggregation = observeDisaggregation(registry, routerMetrics, log);
   directory.follow(() => disaggregation.follow(primaryModels(directory)));
-  return {
+  const observer: PipelineObserver = {
     ...metrics,
     ...(settings.debugPerf === true ? logTimes(logger.for('perf')) : {}),
     ...differenceObserver(log),
@@ -95,6 +95,7 @@ function observerOf(
     ...disaggregation.observer,
     reused: (pool, tokens) => routing.reused(pool, tokens),
   };
+  return console === undefined ? observer : withConsole(observer, console.observer);
 }
 
 /** Returns the bounds of one request. */

@@ -60,6 +60,8 @@ export function createFrontendMetrics(options: FrontendMetricsOptions = {}) {
       const route = series.route(endpoint, requestType);
       return new ActiveRequest({ clock, turnClock, startedMs }, series, route, workers.setWorker);
     },
+    /** Returns the output tokens of a model so far. */
+    outputTokensOf: (model: string) => seriesOf(model).outputTokens.value,
     /** Counts a request that was turned away because every worker was full. */
     rejected: (model: string, endpoint: string) => seriesOf(model).rejected(endpoint),
     cancelled: (model: string, endpoint: string, requestType: RequestTypeLabel) =>

@@ -52,7 +52,20 @@ interface Ask {
   readonly peer?: string;
 }
 
-const OPEN = new Set(['/health', '/live', '/metrics', '/ping', '/', '/openapi.json', '/docs', '/docs/', '/docs/:file']);
+const OPEN = new Set([
+  '/health',
+  '/live',
+  '/metrics',
+  '/ping',
+  '/',
+  '/openapi.json',
+  '/docs',
+  '/docs/',
+  '/docs/:file',
+  '/console',
+  '/console/',
+  '/console/:file',
+]);
 
 describe('where API keys are asked for', () => {
   const settings = { ...defaultHttpSettings, anthropic: { isEnabled: true, stripsPreamble: true } };

@@ -21,6 +21,9 @@ describe('the examples of /openapi.json', () => {
       // this server routes without a look into caches
       explainRequest: 501,
       explainPrompt: 501,
+      // this server has no console
+      followConsole: 501,
+      getConsoleRequest: 501,
     });
   });
 });

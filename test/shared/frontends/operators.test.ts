@@ -11,6 +11,8 @@ const OPERATORS = [
   ['POST', '/clear_kv_blocks'],
   ['POST', '/router/explain'],
   ['GET', '/router/explain/x'],
+  ['GET', '/console/api'],
+  ['GET', '/console/api/requests/1'],
 ] as const;
 
 function ask(

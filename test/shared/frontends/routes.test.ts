@@ -35,14 +35,20 @@ describe('GET /', () => {
     const test = createTestApp({ settings: { paths: { ...defaultHttpSettings.paths, models: '/own/models' } } });
     const { status, body } = await get(test, '/');
     expect(status).toBe(200);
-    expect(body).toMatchObject({ name: 'stator', docs: '/docs', openapi: '/openapi.json', models: '/own/models' });
+    expect(body).toMatchObject({
+      name: 'stator',
+      console: '/console',
+      docs: '/docs',
+      openapi: '/openapi.json',
+      models: '/own/models',
+    });
     for (const path of [body.docs, body.openapi, body.models, body.health, body.metrics]) {
       expect((await test.app.fetch(new Request(`http://localhost${path}`))).status, path).toBeLessThan(400);
     }
     const page = await test.app.fetch(new Request('http://localhost/', { headers: { accept: 'text/html,*/*' } }));
     expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
     const links = [...(await page.text()).matchAll(/<a href="([^"]+)"/g)].map(([, href]) => href);
-    expect(links).toEqual(['docs', 'openapi.json', 'own/models', 'health', 'metrics']);
+    expect(links).toEqual(['console', 'docs', 'openapi.json', 'own/models', 'health', 'metrics']);
   });
 });
 

@@ -14,7 +14,7 @@ function filesAt(path: string): string[] {
   const files = statSync(path).isDirectory()
     ? readdirSync(path, { recursive: true, encoding: 'utf8' }).map((name) => join(path, name))
     : [path];
-  return files.filter((file) => /\.(?:md|ts|mjs)$/.test(file) && !UNWRITTEN.test(file)).sort();
+  return files.filter((file) => /\.(?:md|tsx?|mjs)$/.test(file) && !UNWRITTEN.test(file)).sort();
 }
 
 const isWrapping = process.argv.includes('--wrap');

@@ -22,4 +22,5 @@ export const COVERED: readonly string[] = [
   'through-doors.mjs',
   'vitest.config.ts',
   'wasm',
+  'web',
 ];

@@ -3,7 +3,7 @@ import packageJson from '../../../../package.json' with { type: 'json' };
 import { codeRow, type ErrorCode } from '../../../errors/index.ts';
 import { shownKindsOf } from '../../../protocol/index.ts';
 import { OVERLOAD_STATUS } from '../anthropic/wire.ts';
-import type { ExampleModels, FailureName, Operation, RouteBody } from '../route.ts';
+import type { AnswerSchemas, ExampleModels, FailureName, Operation, QueryParameter, RouteBody } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
 import { exampleId } from './examples.ts';
 
@@ -23,8 +23,11 @@ export async function openApiDocument(
   for (const operation of operations) {
     const bodies = await Promise.all((operation.bodies ?? []).map((load) => load()));
     for (const body of bodies) if (!schemas.has(body.name)) schemas.set(body.name, schemaOf(body, settings));
+    const answer = await operation.answer?.();
+    for (const [name, schema] of schemasIn(answer)) schemas.set(name, describe(schema, 'output'));
     paths[operation.path] ??= {};
-    paths[operation.path]![operation.method] = operationOf(operation, bodies, settings, models); // was just made
+    const facts = { settings, models, answer };
+    paths[operation.path]![operation.method] = operationOf(operation, bodies, facts); // was just made
   }
   return {
     openapi: '3.1.0',
@@ -47,14 +50,23 @@ export async function openApiDocument(
   };
 }
 
+interface OperationFacts {
+  readonly settings: HttpSettings;
+  readonly models: ExampleModels;
+  readonly answer: AnswerSchemas | undefined;
+}
+
 function operationOf(
   operation: Operation,
   bodies: readonly RouteBody[],
-  settings: HttpSettings,
-  models: ExampleModels,
+  { settings, models, answer }: OperationFacts,
 ): Json {
-  const { path, method, id, tag, summary, contentTypes, states = [] } = operation;
+  const { path, method, id, tag, summary, contentTypes, states = [], query = [] } = operation;
   const names = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+  const parameters = [
+    ...names.map((name) => pathParameter(name, exampleId(operation, models))),
+    ...query.map(queryParameter),
+  ];
   const state = {
     description: 'The state that was asked for: not well.',
     ...contentOf(contentTypes?.length === 0 ? [] : undefined),
@@ -63,12 +75,13 @@ function operationOf(
     operationId: id,
     tags: [tag],
     summary,
-    ...(names.length === 0
-      ? {}
-      : { parameters: names.map((name) => pathParameter(name, exampleId(operation, models))) }),
+    ...(parameters.length === 0 ? {} : { parameters }),
     ...(bodies.length === 0 ? {} : { requestBody: bodyOf(bodies, models) }),
     responses: {
-      200: { description: method === 'post' ? 'The answer.' : 'What was asked for.', ...contentOf(contentTypes) },
+      200: {
+        description: method === 'post' ? 'The answer.' : 'What was asked for.',
+        ...contentOf(contentTypes, answer),
+      },
       ...failuresOf(operation, settings),
       ...Object.fromEntries(states.map((status) => [status, state])),
     },
@@ -79,6 +92,16 @@ function pathParameter(name: string | undefined, example: string): Json {
   return { name, in: 'path', required: true, schema: { type: 'string' }, example };
 }
 
+function queryParameter({ name, about, values }: QueryParameter): Json {
+  const schema = { type: 'string', ...(values === undefined ? {} : { enum: values }) };
+  return { name, in: 'query', description: about, schema };
+}
+
+/** Returns every schema of an answer, by its name. */
+function schemasIn(answer: AnswerSchemas | undefined): readonly (readonly [string, z.ZodType])[] {
+  return [...Object.entries(answer?.json ?? {}), ...Object.values(answer?.events ?? {})];
+}
+
 function bodyOf(bodies: readonly RouteBody[], models: ExampleModels): Json {
   const refs = bodies.map(({ name }) => ({ $ref: `#/components/schemas/${name}` }));
   const schema = refs.length === 1 ? refs[0] : { anyOf: refs };
@@ -87,11 +110,25 @@ function bodyOf(bodies: readonly RouteBody[], models: ExampleModels): Json {
 
 /**
  * Returns the content of a response. Only objects and text have a schema: readers would take a schema of a stream of
- * events or pictures for that of one part.
+ * events or pictures for that of one part. The schemas of events are in `x-events`, by the events' names.
  */
-function contentOf(types: readonly string[] = ['application/json']): Json {
+function contentOf(types: readonly string[] = ['application/json'], answer?: AnswerSchemas): Json {
   if (types.length === 0) return {};
-  return { content: Object.fromEntries(types.map((type) => [type, CONTENTS[type] ?? {}])) };
+  const contents = answer === undefined ? CONTENTS : { ...CONTENTS, ...contentsOf(answer) };
+  return { content: Object.fromEntries(types.map((type) => [type, contents[type] ?? {}])) };
+}
+
+function contentsOf({ json, events = {} }: AnswerSchemas): Readonly<Record<string, Json>> {
+  const refs = Object.keys(json).map(refTo);
+  const named = Object.entries(events).map(([event, [name]]) => [event, refTo(name)]);
+  return {
+    'application/json': { schema: refs.length === 1 ? refs[0] : { anyOf: refs } },
+    'text/event-stream': { 'x-events': Object.fromEntries(named) },
+  };
+}
+
+function refTo(name: string): Json {
+  return { $ref: `#/components/schemas/${name}` };
 }
 
 const CONTENTS: Readonly<Record<string, Json>> = {
@@ -110,13 +147,14 @@ function schemaOf({ schema, keys, ignoresOtherKeys = false }: RouteBody, { decod
   return { ...described, properties, additionalProperties: ignoresOtherKeys };
 }
 
-function describe(schema: z.ZodType): z.core.JSONSchema.BaseSchema {
+function describe(schema: z.ZodType, io: 'input' | 'output' = 'input'): z.core.JSONSchema.BaseSchema {
   const { $schema: _dialect, ...described } = z.toJSONSchema(schema, {
-    io: 'input',
+    io,
     unrepresentable: 'any',
     override: ({ zodSchema, jsonSchema }) => {
       const shown = shownKindsOf(zodSchema);
-      if (shown !== undefined) jsonSchema.anyOf = [...shown.kinds().map(describe), { description: shown.others }];
+      if (shown !== undefined)
+        jsonSchema.anyOf = [...shown.kinds().map((kind) => describe(kind)), { description: shown.others }];
     },
   });
   return described;

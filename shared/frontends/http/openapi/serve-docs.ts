@@ -1,17 +1,13 @@
-import { existsSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
-import { gunzip } from 'node:zlib';
+import { join } from 'node:path';
 import packageJson from '../../../../package.json' with { type: 'json' };
 import { loadCode, ServeError } from '../../../errors/index.ts';
 import { modelsShown } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
-import type { Operation, Serve } from '../route.ts';
+import { CONSOLE_PATH, type Operation, type Serve } from '../route.ts';
 import type { HttpSettings } from '../settings.ts';
 import { sendText } from '../sinks/send.ts';
+import { assetFolder, sendAsset } from '../sinks/send-asset.ts';
 import { exampleModels } from './examples.ts';
 
 export const OPENAPI_PATH = '/openapi.json';
@@ -49,7 +45,6 @@ const ASSETS: ReadonlyMap<string, string> = new Map([
   ['swagger-ui.css', 'text/css; charset=utf-8'],
   ['swagger-ui-bundle.js', 'text/javascript; charset=utf-8'],
 ]);
-const unpack = promisify(gunzip);
 const CACHED = { 'cache-control': 'public, max-age=86400' };
 
 const NO_PAGE = 'This deployment has no documentation page; the API is described at /openapi.json';
@@ -82,7 +77,7 @@ export function redirectToDocs(_deps: HttpAppDeps, exchange: HttpExchange): void
 export async function serveDocs(_deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const name = exchange.path.slice(DOCS_PATH.length + 1);
   const type = ASSETS.get(name);
-  const folder = assetFolder();
+  const folder = assetFolder('swagger-ui', 'node_modules/swagger-ui-dist');
   if (folder === undefined || (name !== '' && type === undefined)) {
     const message = folder === undefined ? NO_PAGE : `Route not found: ${exchange.method} ${exchange.path}`;
     throw new ServeError('not_found', message);
@@ -90,36 +85,8 @@ export async function serveDocs(_deps: HttpAppDeps, exchange: HttpExchange): Pro
   if (type === undefined) {
     sendText(exchange, 200, 'text/html; charset=utf-8', PAGE);
   } else {
-    await sendAsset(exchange, join(folder, name), type);
+    await sendAsset(exchange, join(folder, name), type, CACHED);
   }
-}
-
-/** Sends an asset. The package holds assets compressed, a fifth of their size, and browsers take them so. */
-async function sendAsset(exchange: HttpExchange, path: string, type: string): Promise<void> {
-  // A function and the sources have them uncompressed
-  const packed = await readFile(`${path}.gz`).catch(() => undefined);
-  const takesPacked = /\bgzip\b(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))/i.test(exchange.header('accept-encoding') ?? '');
-  const bytes = packed === undefined ? await readFile(path) : takesPacked ? packed : await unpack(packed);
-  exchange.head(200, {
-    'content-type': type,
-    'content-length': String(bytes.length),
-    vary: 'accept-encoding',
-    ...(bytes === packed ? { 'content-encoding': 'gzip' } : {}),
-    ...CACHED,
-  });
-  exchange.sink.write(bytes);
-  exchange.sink.end();
-}
-
-/** Returns the folder of the assets: beside the bundles, or in the package if the process runs from sources. */
-function assetFolder(): string | undefined {
-  const here = dirname(fileURLToPath(import.meta.url));
-  const places = [
-    join(here, 'swagger-ui'),
-    join(here, '..', 'swagger-ui'),
-    join(here, '../../../../node_modules/swagger-ui-dist'),
-  ];
-  return places.find((place) => existsSync(place));
 }
 
 /** `GET /`: lists the places of this server, as a page for browsers and as JSON for other clients. */
@@ -140,8 +107,11 @@ interface Place {
   readonly about: string;
 }
 
-function placesOf({ paths }: HttpSettings): readonly Place[] {
+function placesOf({ paths, hasConsole }: HttpSettings): readonly Place[] {
   return [
+    ...(hasConsole
+      ? [{ name: 'console', path: CONSOLE_PATH, about: 'the fleet, its requests and their routing' }]
+      : []),
     { name: 'docs', path: DOCS_PATH, about: 'every route, to try in the browser' },
     { name: 'openapi', path: OPENAPI_PATH, about: 'the same for programs' },
     { name: 'models', path: paths.models, about: 'what can be asked for now' },

@@ -17,6 +17,7 @@ import type { HttpExchange } from '../exchange/exchange.ts';
 import { type BodyRoute, decodePath, EXPLAIN_PATH, shownId } from '../route.ts';
 import { readJson, warnOfLeftOut } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
+import { explanationOf, requireExplainer } from './explained.ts';
 
 /** Status of a JSON body of the wrong shape, only on this route. */
 const WRONG_SHAPE_STATUS = 422;
@@ -142,16 +143,11 @@ export async function serveClearKvBlocks({ caches, lookUp }: HttpAppDeps, exchan
   });
 }
 
-const UUID = /([0-9a-f]{8})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{4})-?([0-9a-f]{12})(-\d+)?/i;
-
 /** `GET /router/explain/{id}`: says why one of the last requests went to its worker. */
 export async function serveExplained(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
   const id = decodePath(exchange.path.slice(EXPLAIN_PATH.length + 1));
-  const explainer = requireExplainer(deps);
-  for (const requestId of requestIdsOf(id)) {
-    const explanation = await explainer.explained(requestId);
-    if (explanation !== undefined) return sendJson(exchange, 200, explanation);
-  }
+  const explanation = await explanationOf(deps, id);
+  if (explanation !== undefined) return sendJson(exchange, 200, explanation);
   const asked = 'asked for is the response id (chatcmpl-..., cmpl-..., resp_..., msg_...), not an x-request-id';
   const message = `No decision is kept for the id ${shownId(id)}: only the last ones are, and ${asked}`;
   throw new ServeError('not_found', message);
@@ -169,11 +165,6 @@ export async function serveExplain(deps: HttpAppDeps, exchange: HttpExchange): P
   sendJson(exchange, 200, await explainer.explain(request));
 }
 
-function requireExplainer({ explainer }: HttpAppDeps): NonNullable<HttpAppDeps['explainer']> {
-  if (explainer !== undefined) return explainer;
-  throw new ServeError('not_implemented', 'Decisions can be explained in router mode kv only: --router-mode kv');
-}
-
 /** Decodes a body: one with messages is a chat. Of a batch of prompts the first counts. */
 function decode(json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange): GenerationRequest {
   const isChat = typeof json.value === 'object' && json.value !== null && 'messages' in json.value;
@@ -186,12 +177,4 @@ function decode(json: JsonBody, deps: HttpAppDeps, exchange: HttpExchange): Gene
   }
   // A batch has at least one prompt
   return decodeCompletions(parseCompletionsBody(json), decodeContext({ deps, exchange })).requests[0]!;
-}
-
-/** Returns the request ids that an id may stand for: itself, or the one that a response id was made from. */
-function requestIdsOf(id: string): readonly string[] {
-  const [found, ...parts] = UUID.exec(id) ?? [];
-  if (found === undefined) return [id];
-  const uuid = parts.slice(0, 5).join('-').toLowerCase();
-  return [...new Set([id, `${uuid}${parts[5] ?? ''}`, uuid, `${uuid}-0`])];
 }

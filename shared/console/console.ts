@@ -1,0 +1,78 @@
+import type { Clock } from '../clock/index.ts';
+import type { Discovery } from '../discovery/index.ts';
+import type { LiveModelDirectory, PipelineObserver } from '../pipeline/index.ts';
+import { FleetView, type FrontendFacts, noteWorkers } from './fleet-view.ts';
+import { Hours } from './hours.ts';
+import { RequestLog } from './request-log.ts';
+import { Viewers } from './viewers.ts';
+
+/** Settings and sources of a console. */
+export interface ConsoleOptions {
+  readonly clock: Clock;
+  /** Requests that the console remembers. */
+  readonly kept: number;
+  /** Returns the output tokens of a model so far. @param model primary name */
+  outputTokensOf(model: string): number;
+}
+
+/** The parts of a frontend that the console looks at. */
+export interface ConsoleSources {
+  readonly directory: Pick<LiveModelDirectory, 'list' | 'instances' | 'follow'>;
+  readonly discovery: Pick<Discovery, 'watchLoads'>;
+  readonly facts: FrontendFacts;
+}
+
+/** Observer of the steps that the console shows. */
+export type ConsoleObserver = Required<Pick<PipelineObserver, 'sent' | 'moved' | 'workerStalled' | 'workerRecovered'>>;
+
+/** Follows the requests of a frontend from its start, and shows them and the fleet to viewers. */
+export class FleetConsole {
+  readonly log: RequestLog;
+  readonly observer: ConsoleObserver;
+  readonly #clock: Clock;
+  readonly #hours: Hours;
+  /** Workers that are stalled, by id. */
+  readonly #stalled = new Set<string>(); // bounded by the workers in discovery
+
+  constructor({ clock, kept, outputTokensOf }: ConsoleOptions) {
+    this.#clock = clock;
+    this.#hours = new Hours(clock, outputTokensOf);
+    this.log = new RequestLog(clock, this.#hours, kept);
+    this.observer = {
+      ...this.log.observer,
+      workerStalled: (_model, workerId) => void this.#stalled.add(workerId),
+      workerRecovered: (_model, workerId) => void this.#stalled.delete(workerId),
+    };
+  }
+
+  /** Opens the console to viewers. */
+  open({ directory, discovery, facts }: ConsoleSources): OpenConsole {
+    const fleet = new FleetView({
+      clock: this.#clock,
+      directory,
+      discovery,
+      log: this.log,
+      hours: this.#hours,
+      stalled: this.#stalled,
+      facts,
+    });
+    const unfollow = noteWorkers(directory, this.#hours);
+    const viewers = new Viewers(this.#clock, fleet, this.log);
+    return {
+      log: this.log,
+      viewers,
+      close: () => {
+        unfollow();
+        viewers.close();
+        fleet.close();
+      },
+    };
+  }
+}
+
+/** A console that viewers can reach. */
+export interface OpenConsole {
+  readonly log: RequestLog;
+  readonly viewers: Viewers;
+  close(): void;
+}

@@ -1,0 +1,17 @@
+/**
+ * @module console
+ * What the console shows: the last requests of a frontend in a bounded ring, their last hour in steps, and the fleet as
+ * the frontend knows it. One sample a second serves all viewers; nothing is sampled while no client looks.
+ */
+export { type ConsoleObserver, FleetConsole, type OpenConsole } from './console.ts';
+export { REQUEST_OUTCOMES, type RequestFilter } from './request-filter.ts';
+export type { RequestLog, RequestTrace } from './request-log.ts';
+export type { ViewerQuery } from './viewers.ts';
+export {
+  changedRequestsSchema,
+  changeSchema,
+  fleetSchema,
+  hourSchema,
+  requestDetailSchema,
+  requestsSchema,
+} from './wire.ts';

@@ -1,0 +1,186 @@
+import type { Clock } from '../clock/index.ts';
+import type { PipelineObserver } from '../pipeline/index.ts';
+import { requestKeyOf } from '../protocol/index.ts';
+import type { Hours } from './hours.ts';
+import type { RequestFilter, RequestOutcomeName } from './request-filter.ts';
+import { type RequestArrival, type RequestEnding, WatchedRequest } from './watched-request.ts';
+import type { ConsoleChangedRequests, ConsoleRequests } from './wire.ts';
+
+/** Rows of one page, and of one event. */
+export const PAGE_ROWS = 100;
+
+/** A request that the console follows. */
+export interface RequestTrace {
+  /** The model is known. @param model primary name */
+  named(model: string): void;
+  /** The body was read. @param id request id */
+  identified(id: string): void;
+  /** The request is over. Called once. */
+  ended(ending: RequestEnding): void;
+}
+
+/**
+ * The last requests of a frontend, running ones with them, in a ring: the newest takes the place of the oldest. It
+ * keeps no prompts and no answers.
+ */
+export class RequestLog {
+  readonly #clock: Clock;
+  readonly #hours: Hours;
+  readonly #ring: (WatchedRequest | undefined)[];
+  /** Requests under way by the key of their id. */
+  readonly #running = new Map<string, WatchedRequest>(); // bounded by the requests in flight
+  readonly #runningOf = new Map<string, number>(); // by model: those with requests in flight
+  #added = 0;
+  #version = 0;
+
+  /** @param kept number of requests that the ring keeps: at least 1 */
+  constructor(clock: Clock, hours: Hours, kept: number) {
+    this.#clock = clock;
+    this.#hours = hours;
+    this.#ring = new Array<undefined>(kept).fill(undefined);
+  }
+
+  /** Grows with every change. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** Returns the number of requests under way. @param model primary name; undefined = of all models */
+  running(model?: string): number {
+    if (model !== undefined) return this.#runningOf.get(model) ?? 0;
+    let sum = 0;
+    for (const count of this.#runningOf.values()) sum += count;
+    return sum;
+  }
+
+  /** Follows a request that has just come. */
+  began(arrival: RequestArrival): RequestTrace {
+    const request = new WatchedRequest(this.#added++, arrival, this.#clock.nowMs());
+    this.#ring[request.number % this.#ring.length] = request;
+    this.#count('', 1);
+    this.#changed(request);
+    return {
+      named: (model) => {
+        this.#count(request.model, -1);
+        request.model = model;
+        this.#count(model, 1);
+        this.#changed(request);
+      },
+      identified: (id) => {
+        request.identified(id, this.#clock.nowMs());
+        this.#running.set(keyOf(id), request);
+        this.#changed(request);
+      },
+      ended: (ending) => this.#ended(request, ending),
+    };
+  }
+
+  /** Hears to which workers the requests go. */
+  get observer(): Required<Pick<PipelineObserver, 'sent' | 'moved'>> {
+    return {
+      sent: (sent) => this.#at(sent.requestId, (request) => request.sent(sent, this.#clock.nowMs())),
+      moved: (moved) => this.#at(moved.requestId, (request) => request.moved(moved, this.#clock.nowMs())),
+    };
+  }
+
+  /** Returns a page of the requests that match, the newest first. @param before only requests with smaller numbers */
+  page(filter: RequestFilter, before = Number.POSITIVE_INFINITY): ConsoleRequests {
+    const found: WatchedRequest[] = [];
+    for (const request of this.#newestFirst()) {
+      if (request.number >= before || !matches(request, filter)) continue;
+      found.push(request);
+      if (found.length > PAGE_ROWS) break;
+    }
+    const shown = found.slice(0, PAGE_ROWS);
+    return {
+      requests: shown.map((request) => request.row()),
+      next: found.length > PAGE_ROWS ? shown.at(-1)!.number : null,
+      kept: this.#ring.length,
+    };
+  }
+
+  /** Returns the requests that match and have changed after `version`; undefined if there are none. */
+  changedSince(version: number, filter: RequestFilter): ConsoleChangedRequests | undefined {
+    const changed: WatchedRequest[] = [];
+    for (const request of this.#newestFirst()) {
+      if (request.version > version && matches(request, filter)) changed.push(request);
+    }
+    if (changed.length === 0) return undefined;
+    return {
+      requests: changed.slice(0, PAGE_ROWS).map((request) => request.row()),
+      left_out: Math.max(0, changed.length - PAGE_ROWS),
+    };
+  }
+
+  /** Returns a request that the ring still has. @param id its number, its `x-request-id`, or an id of its response */
+  find(id: string): WatchedRequest | undefined {
+    if (/^\d{1,15}$/.test(id)) {
+      const request = this.#ring[Number(id) % this.#ring.length];
+      return request?.number === Number(id) ? request : undefined;
+    }
+    const key = keyOf(id);
+    for (const request of this.#newestFirst()) {
+      if (request.xRequestId === id || (request.id !== undefined && keyOf(request.id) === key)) return request;
+    }
+    return undefined;
+  }
+
+  *#newestFirst(): Generator<WatchedRequest> {
+    const oldest = Math.max(0, this.#added - this.#ring.length);
+    for (let number = this.#added - 1; number >= oldest; number--) yield this.#ring[number % this.#ring.length]!;
+  }
+
+  #ended(request: WatchedRequest, ending: RequestEnding): void {
+    request.ended(ending);
+    if (request.id !== undefined && this.#running.get(keyOf(request.id)) === request) {
+      this.#running.delete(keyOf(request.id));
+    }
+    this.#count(request.model, -1);
+    this.#changed(request);
+    const { ttftMs, totalMs, outputTokens, promptTokens, cachedTokens } = ending;
+    const hasGaps = ttftMs !== undefined && outputTokens !== undefined && outputTokens > 1;
+    this.#hours.ended(request.model, {
+      isFailed: ending.error !== undefined,
+      promptTokens,
+      cachedTokens,
+      ttftMs,
+      itlMs: hasGaps ? (totalMs - ttftMs) / (outputTokens - 1) : undefined,
+    });
+  }
+
+  #at(requestId: string, change: (request: WatchedRequest) => void): void {
+    const request = this.#running.get(keyOf(requestId));
+    if (request === undefined) return;
+    change(request);
+    this.#changed(request);
+  }
+
+  #changed(request: WatchedRequest): void {
+    request.version = ++this.#version;
+  }
+
+  #count(model: string, change: 1 | -1): void {
+    const count = (this.#runningOf.get(model) ?? 0) + change;
+    if (count === 0) this.#runningOf.delete(model);
+    else this.#runningOf.set(model, count);
+  }
+}
+
+/** Returns the key that the id of a request shares with those of its prompts, if it has several. */
+function keyOf(id: string): string {
+  return requestKeyOf(id) ?? id;
+}
+
+function matches(request: WatchedRequest, { model, key, worker, outcome, id }: RequestFilter): boolean {
+  if (model !== undefined && request.model !== model) return false;
+  if (key !== undefined && request.key !== key) return false;
+  if (worker !== undefined && request.worker !== worker) return false;
+  if (outcome !== undefined && outcome !== outcomeOf(request)) return false;
+  if (id === undefined) return true;
+  return request.xRequestId.toLowerCase().includes(id) || request.id?.toLowerCase().includes(id) === true;
+}
+
+function outcomeOf(request: WatchedRequest): RequestOutcomeName {
+  if (!request.hasEnded) return 'running';
+  return request.isFailed ? 'failed' : 'succeeded';
+}

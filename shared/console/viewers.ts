@@ -1,0 +1,132 @@
+import type { Clock, Timer } from '../clock/index.ts';
+import type { FleetView } from './fleet-view.ts';
+import type { RequestFilter } from './request-filter.ts';
+import type { RequestLog } from './request-log.ts';
+
+/** Interval between two samples while anyone looks, in milliseconds. */
+export const SAMPLE_MS = 1000;
+/** Samples between two sendings of the last hour. */
+const HOUR_TICKS = 10;
+/** Silence after which a viewer gets a comment, so that proxies keep its connection, in ticks. */
+const QUIET_TICKS = 15;
+
+/** View that a viewer wants. */
+export type ViewerQuery =
+  /** `model`: whose last hour; undefined = of all models */
+  | { readonly view: 'fleet'; readonly model: string | undefined }
+  | { readonly view: 'requests'; readonly filter: RequestFilter };
+
+/** Place where the events of one viewer go. */
+export interface ViewerSink {
+  /** Sends text of an event stream. */
+  send(text: string): void;
+  /** Whether the viewer reads too slowly. */
+  isBehind(): boolean;
+}
+
+interface Viewer {
+  readonly query: ViewerQuery;
+  readonly sink: ViewerSink;
+  /** Version of the request log that it has seen. */
+  version: number;
+  /** Whether it has missed a change, so that it needs everything again. */
+  hasMissed: boolean;
+  quietTicks: number;
+}
+
+/**
+ * The viewers of the console. One sample serves all of them, and there is none while no client looks. A viewer that
+ * reads too slowly misses changes, and gets everything again once it has caught up.
+ */
+export class Viewers {
+  readonly #clock: Clock;
+  readonly #fleet: FleetView;
+  readonly #log: RequestLog;
+  readonly #viewers = new Set<Viewer>(); // the caller bounds their number
+  #timer: Timer | undefined;
+  #ticks = 0;
+
+  constructor(clock: Clock, fleet: FleetView, log: RequestLog) {
+    this.#clock = clock;
+    this.#fleet = fleet;
+    this.#log = log;
+  }
+
+  get size(): number {
+    return this.#viewers.size;
+  }
+
+  /** Returns what a viewer sees now, as JSON text. */
+  now(query: ViewerQuery, before?: number): string {
+    if (query.view === 'requests') return JSON.stringify(this.#log.page(query.filter, before));
+    this.#freshen();
+    return this.#fleet.whole(query.model);
+  }
+
+  /** Sends everything to a viewer, and then what changes. Returns a function that ends this. */
+  add(query: ViewerQuery, sink: ViewerSink): () => void {
+    const viewer: Viewer = { query, sink, version: 0, hasMissed: false, quietTicks: 0 };
+    this.#begin(viewer);
+    this.#viewers.add(viewer);
+    this.#timer ??= this.#clock.every(SAMPLE_MS, () => this.#tick());
+    return () => {
+      this.#viewers.delete(viewer);
+      if (this.#viewers.size > 0) return;
+      this.#timer?.cancel();
+      this.#timer = undefined;
+    };
+  }
+
+  close(): void {
+    this.#timer?.cancel();
+    this.#viewers.clear();
+  }
+
+  /** Samples the fleet unless the timer does: the changes of a sample must reach every viewer. */
+  #freshen(): void {
+    if (this.#timer === undefined) this.#fleet.sample();
+  }
+
+  #begin(viewer: Viewer): void {
+    const { query } = viewer;
+    viewer.version = this.#log.version;
+    viewer.hasMissed = false;
+    this.#send(viewer, query.view, this.now(query));
+  }
+
+  #tick(): void {
+    this.#ticks++;
+    const change = this.#fleet.sample();
+    const hours = new Map<string | undefined, string>(); // one text for all viewers of a model
+    for (const viewer of this.#viewers) {
+      viewer.quietTicks++;
+      if (viewer.sink.isBehind()) viewer.hasMissed = true;
+      else if (viewer.hasMissed) this.#begin(viewer);
+      else this.#update(viewer, change, hours);
+    }
+  }
+
+  #update(viewer: Viewer, change: string, hours: Map<string | undefined, string>): void {
+    const { query } = viewer;
+    if (query.view === 'fleet') {
+      this.#send(viewer, 'change', change);
+      if (this.#ticks % HOUR_TICKS !== 0) return;
+      const hour = hours.get(query.model) ?? JSON.stringify(this.#fleet.hour(query.model));
+      hours.set(query.model, hour);
+      this.#send(viewer, 'hour', hour);
+      return;
+    }
+    const changed = this.#log.changedSince(viewer.version, query.filter);
+    viewer.version = this.#log.version;
+    if (changed !== undefined) this.#send(viewer, 'changed', JSON.stringify(changed));
+    else if (viewer.quietTicks >= QUIET_TICKS) {
+      viewer.quietTicks = 0;
+      viewer.sink.send(': \n\n');
+    }
+  }
+
+  #send(viewer: Viewer, event: string, json: string): void {
+    viewer.quietTicks = 0;
+    viewer.sink.send(`event: ${event}\ndata: ${json}\n\n`);
+  }
+}

@@ -1,0 +1,167 @@
+import type { RequestObserver } from '../pipeline/index.ts';
+import type { ConsoleRequest, ConsoleRequestDetail } from './wire.ts';
+
+/** Attempts and moves of one request that are kept; a request moves a few times at most. */
+const STEPS_MAX = 16;
+
+type Sent = Parameters<RequestObserver['sent']>[0];
+type Moved = Parameters<RequestObserver['moved']>[0];
+type Stage = ConsoleRequestDetail['stages'][number];
+
+/** Facts that are known when a request comes. */
+export interface RequestArrival {
+  readonly endpoint: string;
+  readonly xRequestId: string;
+  /** Name of the API key; undefined without a key. */
+  readonly key: string | undefined;
+  /** Unix time in milliseconds. */
+  readonly receivedMs: number;
+}
+
+/** Facts that are known when a request has ended. Times in milliseconds since it came. */
+export interface RequestEnding {
+  readonly status: number;
+  /** Label of the failure, as metrics have it; undefined for a success. */
+  readonly error: string | undefined;
+  readonly worker: string | undefined;
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+  readonly outputTokens: number | undefined;
+  readonly ttftMs: number | undefined;
+  readonly totalMs: number;
+}
+
+/** One request as the console shows it. It has no text of prompts or answers. */
+export class WatchedRequest {
+  readonly number: number;
+  /** Grows with every change of any request. */
+  version: number;
+  id: string | undefined;
+  model: string;
+  readonly #arrival: RequestArrival;
+  readonly #startedMs: number;
+  #identifiedMs: number | undefined;
+  #ending: RequestEnding | undefined;
+  readonly #attempts: { readonly atMs: number; readonly sent: Sent }[] = []; // at most STEPS_MAX
+  readonly #moves: { readonly atMs: number; readonly moved: Moved }[] = []; // at most STEPS_MAX
+
+  /** @param startedMs time on the clock of the log */
+  constructor(number: number, arrival: RequestArrival, startedMs: number) {
+    this.number = number;
+    this.version = 0;
+    this.model = '';
+    this.#arrival = arrival;
+    this.#startedMs = startedMs;
+  }
+
+  get hasEnded(): boolean {
+    return this.#ending !== undefined;
+  }
+
+  get key(): string | undefined {
+    return this.#arrival.key;
+  }
+
+  get xRequestId(): string {
+    return this.#arrival.xRequestId;
+  }
+
+  get isFailed(): boolean {
+    return this.#ending?.error !== undefined;
+  }
+
+  /** Worker that answers it, or answered last. */
+  get worker(): string | undefined {
+    return this.#ending?.worker ?? this.#attempts.at(-1)?.sent.workerId;
+  }
+
+  identified(id: string, nowMs: number): void {
+    this.id = id;
+    this.#identifiedMs = nowMs - this.#startedMs;
+  }
+
+  sent(sent: Sent, nowMs: number): void {
+    if (this.#attempts.length < STEPS_MAX) this.#attempts.push({ atMs: nowMs - this.#startedMs, sent });
+  }
+
+  moved(moved: Moved, nowMs: number): void {
+    if (this.#moves.length < STEPS_MAX) this.#moves.push({ atMs: nowMs - this.#startedMs, moved });
+  }
+
+  ended(ending: RequestEnding): void {
+    this.#ending = ending;
+  }
+
+  /** Returns the request as lists show it. */
+  row(): ConsoleRequest {
+    const { endpoint, xRequestId, key, receivedMs } = this.#arrival;
+    const ending = this.#ending;
+    const sent = this.#attempts.at(-1)?.sent;
+    return {
+      number: this.number,
+      id: this.id ?? null,
+      x_request_id: xRequestId,
+      received_ms: receivedMs,
+      endpoint,
+      model: this.model,
+      key: key ?? null,
+      status: ending?.status ?? null,
+      error: ending?.error ?? null,
+      worker: this.worker ?? null,
+      prompt_tokens: ending?.promptTokens ?? sent?.promptTokens ?? null,
+      cached_tokens: ending?.cachedTokens ?? null,
+      output_tokens: ending?.outputTokens ?? null,
+      ttft_ms: ending?.ttftMs === undefined ? null : tenths(ending.ttftMs),
+      total_ms: ending === undefined ? null : tenths(ending.totalMs),
+      moves: this.#moves.length,
+    };
+  }
+
+  /** Returns what happened to it, without the routing decision. */
+  detail(): Omit<ConsoleRequestDetail, 'decision' | 'no_decision'> {
+    return {
+      request: this.row(),
+      stages: this.#stages(),
+      attempts: this.#attempts.map(({ atMs, sent }) => ({
+        at_ms: tenths(atMs),
+        worker: sent.workerId,
+        prefill_worker: sent.prefillWorkerId ?? null,
+        dp_rank: sent.dpRank ?? null,
+        prompt_tokens: sent.promptTokens,
+        cached_tokens: sent.cachedTokens,
+      })),
+      moves: this.#moves.map(({ atMs, moved }) => ({
+        at_ms: tenths(atMs),
+        from: moved.workerId ?? null,
+        reason: moved.reason,
+        output_tokens: moved.outputTokens,
+      })),
+    };
+  }
+
+  /** Returns its stages in order. The first token divides the attempt that it falls into. */
+  #stages(): Stage[] {
+    const endMs = this.#ending === undefined ? null : tenths(this.#ending.totalMs);
+    const stages: Stage[] = [];
+    const add = (name: Stage['name'], worker: string | null, fromMs: number, toMs: number | null): void => {
+      stages.push({ name, worker, from_ms: tenths(fromMs), to_ms: toMs === null ? null : tenths(toMs) });
+    };
+    const identifiedMs = this.#identifiedMs;
+    add('read', null, 0, identifiedMs ?? endMs);
+    if (identifiedMs === undefined) return stages;
+    add('route', null, identifiedMs, this.#attempts[0]?.atMs ?? endMs);
+    const ttftMs = this.#ending?.ttftMs;
+    for (const [at, { atMs, sent }] of this.#attempts.entries()) {
+      const toMs = this.#attempts[at + 1]?.atMs ?? endMs;
+      const isDivided = ttftMs !== undefined && ttftMs >= atMs && (toMs === null || ttftMs <= toMs);
+      const isAnswering = ttftMs !== undefined && ttftMs < atMs;
+      if (!isAnswering) add('prefill', sent.prefillWorkerId ?? sent.workerId, atMs, isDivided ? ttftMs : toMs);
+      if (isAnswering || isDivided) add('decode', sent.workerId, isDivided ? ttftMs : atMs, toMs);
+    }
+    return stages;
+  }
+}
+
+function tenths(ms: number): number {
+  return Math.round(ms * 10) / 10;
+}

@@ -1,0 +1,161 @@
+import * as z from 'zod';
+
+/* Answers of /console/api. The OpenAPI document shows these schemas; the page is compiled against their types. */
+
+const count = z.int().min(0);
+const quantiles = z.object({ p50: z.number(), p95: z.number(), p99: z.number() });
+
+const figures = z.object({
+  running: count.describe('Requests under way at this frontend.'),
+  requests_per_second: z.number(),
+  tokens_per_second: z.number().describe('Output tokens.'),
+  failed_share: z.number().nullable().describe('Failed requests among those that ended; null without any.'),
+  hit_rate: z.number().nullable().describe('Prompt tokens that workers had cached, among all prompt tokens.'),
+  ttft_ms: quantiles.nullable().describe('Time to the first token.'),
+  itl_ms: quantiles.nullable().describe('Mean time between the output tokens of a request.'),
+});
+
+const model = z.object({
+  name: z.string(),
+  is_ready: z.boolean(),
+  reason: z.string().nullable().describe('Why it is not ready.'),
+  takes_chats: z.boolean(),
+  context_tokens: count.describe('0 = unknown.'),
+  workers: count,
+  base_model: z.string().nullable().describe('Model that an adapter adapts.'),
+  figures: figures.nullable().describe('Figures of the last minute; null if the model has none of its own.'),
+});
+
+const machine = z.object({
+  instance_id: z.string(),
+  instance_type: z.string().optional(),
+  zone: z.string().optional(),
+  market: z.string().optional(),
+});
+
+const worker = z.object({
+  id: z.string().describe('Instance id, hex.'),
+  model: z.string(),
+  pool: z.enum(['aggregated', 'prefill', 'decode', 'encode']),
+  endpoint: z.string().describe('namespace.component.endpoint'),
+  state: z
+    .enum(['ready', 'draining', 'stalled', 'standing'])
+    .describe(
+      'stalled = silent, no new requests until a canary passes; standing = a decode worker without prefill workers',
+    ),
+  ranks: count,
+  device: z.string().nullable(),
+  machine: machine.nullable(),
+  requests: count.nullable().describe('Running and waiting requests of all frontends; null = not reported.'),
+  kv_blocks: count.nullable().describe('KV blocks in use.'),
+  kv_blocks_total: count.nullable(),
+  prefill_tokens: count.nullable().describe('Prompt tokens not computed yet.'),
+});
+
+const series = z.array(z.number());
+const gappySeries = z.array(z.number().nullable());
+
+export const hourSchema = z.object({
+  step_ms: count,
+  end_ms: z.number().describe('Unix time of the end of the last step.'),
+  requests_per_second: series,
+  failed_per_second: series,
+  tokens_per_second: series,
+  ttft_p50_ms: gappySeries,
+  ttft_p95_ms: gappySeries,
+  itl_p50_ms: gappySeries,
+  itl_p95_ms: gappySeries,
+  workers: gappySeries.describe('Workers of all models.'),
+});
+
+export const fleetSchema = z.object({
+  at_ms: z.number().describe('Unix time.'),
+  frontend: z.object({ version: z.string(), stage: z.string(), chat_path: z.string() }),
+  explains: z.boolean().describe('Whether the router can explain its decisions (mode kv).'),
+  totals: figures,
+  models: z.array(model),
+  workers: z.array(worker),
+  workers_left_out: count.describe('Workers beyond the first 4,096.'),
+  hour: hourSchema,
+});
+
+export const changeSchema = z.object({
+  at_ms: z.number(),
+  stage: z.string(),
+  totals: figures,
+  models: z.array(model).describe('Models that have changed.'),
+  models_gone: z.array(z.string()),
+  workers: z.array(worker).describe('Workers that have changed.'),
+  workers_gone: z.array(z.string()),
+});
+
+const request = z.object({
+  number: count.describe('Number of the request at this frontend; later requests have larger ones.'),
+  id: z.string().nullable().describe('Id by which its decision is explained; null before its body was read.'),
+  x_request_id: z.string(),
+  received_ms: z.number().describe('Unix time.'),
+  endpoint: z.string(),
+  model: z.string(),
+  key: z.string().nullable().describe('Name of the API key.'),
+  status: z.int().nullable().describe('null while it runs.'),
+  error: z.string().nullable(),
+  worker: z.string().nullable(),
+  prompt_tokens: count.nullable(),
+  cached_tokens: count.nullable(),
+  output_tokens: count.nullable(),
+  ttft_ms: z.number().nullable(),
+  total_ms: z.number().nullable(),
+  moves: count,
+});
+
+export const requestsSchema = z.object({
+  requests: z.array(request).describe('The newest first.'),
+  next: count.nullable().describe('Value of `before` for the next page; null = there are no older ones.'),
+  kept: count.describe('Requests that this frontend remembers.'),
+});
+
+export const changedRequestsSchema = z.object({
+  requests: z.array(request).describe('Requests that are new or have changed, the newest first.'),
+  left_out: count.describe('Changed requests that this event leaves out.'),
+});
+
+export const requestDetailSchema = z.object({
+  request,
+  stages: z.array(
+    z.object({
+      name: z.enum(['read', 'route', 'prefill', 'decode']),
+      worker: z.string().nullable(),
+      from_ms: z.number().describe('Milliseconds since the request came.'),
+      to_ms: z.number().nullable().describe('null while it lasts.'),
+    }),
+  ),
+  attempts: z.array(
+    z.object({
+      at_ms: z.number(),
+      worker: z.string(),
+      prefill_worker: z.string().nullable(),
+      dp_rank: z.int().nullable(),
+      prompt_tokens: count,
+      cached_tokens: z.number().describe('As far as the router knew.'),
+    }),
+  ),
+  moves: z.array(
+    z.object({ at_ms: z.number(), from: z.string().nullable(), reason: z.string(), output_tokens: count }),
+  ),
+  decision: z
+    .record(z.string(), z.unknown())
+    .nullable()
+    .describe('As /router/explain/{id} answers; null if none is known.'),
+  no_decision: z.string().nullable().describe('Why there is no decision.'),
+});
+
+export type ConsoleFigures = z.infer<typeof figures>;
+export type ConsoleModel = z.infer<typeof model>;
+export type ConsoleWorker = z.infer<typeof worker>;
+export type ConsoleHour = z.infer<typeof hourSchema>;
+export type ConsoleFleet = z.infer<typeof fleetSchema>;
+export type ConsoleChange = z.infer<typeof changeSchema>;
+export type ConsoleRequest = z.infer<typeof request>;
+export type ConsoleRequests = z.infer<typeof requestsSchema>;
+export type ConsoleChangedRequests = z.infer<typeof changedRequestsSchema>;
+export type ConsoleRequestDetail = z.infer<typeof requestDetailSchema>;

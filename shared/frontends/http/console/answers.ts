@@ -1,0 +1,24 @@
+import {
+  changedRequestsSchema,
+  changeSchema,
+  fleetSchema,
+  hourSchema,
+  requestDetailSchema,
+  requestsSchema,
+} from '../../../console/index.ts';
+import type { AnswerSchemas } from '../route.ts';
+
+/** Answers and events of `/console/api`. */
+export const VIEWS: AnswerSchemas = {
+  json: { ConsoleFleet: fleetSchema, ConsoleRequests: requestsSchema },
+  events: {
+    fleet: ['ConsoleFleet', fleetSchema],
+    change: ['ConsoleChange', changeSchema],
+    hour: ['ConsoleHour', hourSchema],
+    requests: ['ConsoleRequests', requestsSchema],
+    changed: ['ConsoleChangedRequests', changedRequestsSchema],
+  },
+};
+
+/** Answer of `/console/api/requests/{id}`. */
+export const REQUEST: AnswerSchemas = { json: { ConsoleRequest: requestDetailSchema } };

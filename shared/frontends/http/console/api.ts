@@ -1,0 +1,85 @@
+import type { OpenConsole, ViewerQuery } from '../../../console/index.ts';
+import { LIMITS, overLimit, ServeError, toServeError } from '../../../errors/index.ts';
+import type { HttpAppDeps } from '../deps.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
+import { CONSOLE_PATH, decodePath, shownId } from '../route.ts';
+import { explanationOf } from '../routes/explained.ts';
+import { sendJson, sendText } from '../sinks/send.ts';
+import { readViewerQuery } from './viewer-query.ts';
+
+const NO_CACHE = { 'cache-control': 'no-store' };
+const EVENTS = {
+  'content-type': 'text/event-stream',
+  ...NO_CACHE,
+  'x-accel-buffering': 'no', // nginx would hold events back
+};
+
+/** `GET /console/api`: sends the view that is asked for, or follows it if the client takes events. */
+export function serveConsole(deps: HttpAppDeps, exchange: HttpExchange): void {
+  const { viewers } = requireConsole(deps);
+  const { query, before } = readViewerQuery(exchange.query);
+  const follows = exchange.method === 'GET' && exchange.header('accept')?.includes('text/event-stream') === true;
+  if (follows && before === undefined) follow(deps, exchange, query);
+  else sendText(exchange, 200, 'application/json', viewers.now(query, before), NO_CACHE);
+}
+
+/** Sends events until the client leaves, or the process drains. @throws ServeError `server_overloaded` */
+function follow(deps: HttpAppDeps, exchange: HttpExchange, query: ViewerQuery): void {
+  const { viewers } = requireConsole(deps);
+  const { lifecycle } = deps;
+  const { sink } = exchange;
+  if (viewers.size >= LIMITS.console_viewers.max) {
+    throw overLimit('console_viewers', `The console has ${LIMITS.console_viewers.max} viewers already`, {
+      retryAfterMs: 1000,
+    });
+  }
+  if (!lifecycle.isLive) throw new ServeError('service_unavailable', 'Service is shutting down');
+  exchange.head(200, EVENTS);
+  const leave = viewers.add(query, { send: (text) => sink.write(text), isBehind: () => sink.isBlocked() });
+  const unfollow = lifecycle.follow(() => {
+    if (!lifecycle.isLive) end();
+  });
+  const stop = (): void => {
+    leave();
+    unfollow();
+    exchange.deadline?.removeEventListener('abort', end);
+  };
+  function end(): void {
+    stop();
+    sink.end();
+  }
+  sink.closed.addEventListener('abort', stop, { once: true });
+  exchange.deadline?.addEventListener('abort', end, { once: true });
+  sink.flush();
+}
+
+/** `GET /console/api/requests/{id}`: sends what happened to one of the last requests, and its routing decision. */
+export async function serveConsoleRequest(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const { log } = requireConsole(deps);
+  const id = decodePath(exchange.path.slice(`${CONSOLE_PATH}/api/requests/`.length));
+  const request = log.find(id);
+  if (request === undefined) {
+    throw new ServeError('not_found', `The console does not remember a request ${shownId(id)}: it keeps the last ones`);
+  }
+  sendJson(exchange, 200, { ...request.detail(), ...(await decisionOf(deps, request.id)) }, NO_CACHE);
+}
+
+/** Returns the routing decision about a request, or why there is none. */
+async function decisionOf(
+  deps: HttpAppDeps,
+  id: string | undefined,
+): Promise<{ readonly decision: object | null; readonly no_decision: string | null }> {
+  if (id === undefined) return { decision: null, no_decision: 'The request ended before its body was read.' };
+  try {
+    const decision = await explanationOf(deps, id);
+    if (decision !== undefined) return { decision, no_decision: null };
+    return { decision: null, no_decision: 'The router keeps no decision about it: only the last ones are kept.' };
+  } catch (thrown) {
+    return { decision: null, no_decision: toServeError(thrown).message }; // the rest of the request can be shown
+  }
+}
+
+function requireConsole({ console }: HttpAppDeps): OpenConsole {
+  if (console !== undefined) return console;
+  throw new ServeError('not_implemented', 'This process has no console');
+}

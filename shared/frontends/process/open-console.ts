@@ -1,0 +1,39 @@
+import packageJson from '../../../package.json' with { type: 'json' };
+import type { Clock } from '../../clock/index.ts';
+import type { EdgeSettings } from '../../config/index.ts';
+import type { FleetConsole, OpenConsole } from '../../console/index.ts';
+import type { LiveModelDirectory } from '../../pipeline/index.ts';
+import type { FrontendMetrics } from '../../telemetry/index.ts';
+import { consoleRequests } from '../http/settings.ts';
+import type { ServiceLifecycle } from '../inference/lifecycle.ts';
+import type { FrontendDeps } from './deps.ts';
+
+/**
+ * Creates what remembers requests for the console, and loads its code; undefined if the settings ask for no console.
+ */
+export async function createConsole(
+  settings: EdgeSettings,
+  clock: Clock,
+  metrics: Pick<FrontendMetrics, 'outputTokensOf'>,
+): Promise<FleetConsole | undefined> {
+  const kept = consoleRequests(settings);
+  if (kept === 0) return undefined;
+  const { FleetConsole } = await import('../../console/index.ts');
+  return new FleetConsole({ clock, kept, outputTokensOf: metrics.outputTokensOf });
+}
+
+/** Opens the console to viewers, until the frontend closes. */
+export function openConsole(
+  settings: EdgeSettings,
+  { console, discovery, lifetime }: FrontendDeps,
+  directory: LiveModelDirectory,
+  { lifecycle, explains }: { readonly lifecycle: ServiceLifecycle; readonly explains: boolean },
+): OpenConsole | undefined {
+  const facts = {
+    version: packageJson.version,
+    chatPath: settings.httpSvcChatPath,
+    explains,
+    stage: () => lifecycle.stage,
+  };
+  return lifetime.use(console?.open({ directory, discovery, facts }));
+}

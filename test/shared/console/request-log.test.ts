@@ -1,0 +1,100 @@
+import { describe, expect, it } from 'vitest';
+import type { RequestEnding } from '../../../shared/console/watched-request.ts';
+import { openConsoleBed } from '../../support/console-bed.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
+
+const GOOD: RequestEnding = {
+  status: 200,
+  error: undefined,
+  worker: 'a1',
+  promptTokens: 100,
+  cachedTokens: 60,
+  outputTokens: 11,
+  ttftMs: 50,
+  totalMs: 1050,
+};
+const UUID = '00000000-0000-4000-8000-00000000000';
+
+function bed(kept = 1000) {
+  const clock = new VirtualClock();
+  const { console, open } = openConsoleBed(clock, kept);
+  const begin = (more: { id?: string; model?: string; key?: string } = {}) => {
+    const { id, model = 'm', key } = more;
+    const trace = console.log.began({ endpoint: 'chat', xRequestId: `x-${id ?? ''}`, key, receivedMs: clock.wallMs() });
+    trace.named(model);
+    if (id !== undefined) trace.identified(id);
+    return trace;
+  };
+  const numbers = (filter = {}, before?: number) => open.log.page(filter, before).requests.map(({ number }) => number);
+  return { clock, console, log: open.log, begin, numbers };
+}
+
+describe('the requests that a console remembers', () => {
+  it('are the newest ones, running or not, in pages', () => {
+    const { begin, log, numbers } = bed(150);
+    for (let at = 0; at < 500; at++) {
+      const trace = begin();
+      if (at % 2 === 0) trace.ended(GOOD);
+    }
+    const first = log.page({});
+    expect(first.requests).toHaveLength(100);
+    expect(first.requests[0]).toMatchObject({ number: 499, status: null });
+    expect(first.requests[1]).toMatchObject({ number: 498, status: 200, output_tokens: 11 });
+    expect(first.next).toBe(400);
+    expect(numbers({}, 400)).toEqual(Array.from({ length: 50 }, (_, at) => 399 - at));
+    expect(log.page({}, 400).next).toBeNull();
+  });
+
+  it('are found by model, key, worker, state and a part of an id', () => {
+    const { begin, numbers, log } = bed();
+    begin({ id: `${UUID}1`, model: 'a', key: 'team' }).ended(GOOD);
+    begin({ id: `${UUID}2`, model: 'b' }).ended({ ...GOOD, worker: 'b2', status: 503, error: 'overload' });
+    begin({ id: `${UUID}3`, model: 'b' });
+    expect(numbers({ model: 'b' })).toEqual([2, 1]);
+    expect(numbers({ key: 'team' })).toEqual([0]);
+    expect(numbers({ worker: 'b2' })).toEqual([1]);
+    expect(numbers({ outcome: 'running' })).toEqual([2]);
+    expect(numbers({ outcome: 'failed' })).toEqual([1]);
+    expect(numbers({ outcome: 'succeeded' })).toEqual([0]);
+    expect(numbers({ id: '000003' })).toEqual([2]);
+    expect(log.find(`chatcmpl-${UUID}2`)?.number).toBe(1);
+    expect(log.find('2')?.id).toBe(`${UUID}3`);
+    expect(log.find('7')).toBeUndefined();
+  });
+
+  it('appear once for each change, and again only after another one', () => {
+    const { begin, log } = bed();
+    const trace = begin();
+    const seen = log.version;
+    expect(log.changedSince(seen, {})).toBeUndefined();
+    trace.ended(GOOD);
+    expect(log.changedSince(seen, {})?.requests).toMatchObject([{ number: 0, status: 200 }]);
+    expect(log.changedSince(seen, { model: 'other' })).toBeUndefined();
+    for (let at = 0; at < 130; at++) begin();
+    expect(log.changedSince(seen, {})).toMatchObject({ left_out: 31 });
+  });
+
+  it('have stages that the first token and the moves divide', async () => {
+    const { clock, console, begin, log } = bed();
+    const trace = begin({ id: `${UUID}4` });
+    const { sent, moved } = console.observer;
+    const attempt = { requestId: `${UUID}4-0`, model: 'm', prefillWorkerId: undefined, dpRank: 0 };
+    await clock.advance(5);
+    sent({ ...attempt, workerId: 'a1', promptTokens: 100, cachedTokens: 16, attempt: 1 });
+    await clock.advance(500);
+    moved({ requestId: `${UUID}4`, model: 'm', workerId: 'a1', reason: 'gone', outputTokens: 7 });
+    sent({ ...attempt, workerId: 'b2', promptTokens: 107, cachedTokens: 0, attempt: 2 });
+    await clock.advance(545);
+    trace.ended({ ...GOOD, worker: 'b2' });
+    const detail = log.find('0')!.detail();
+    expect(detail.stages.map(({ name, worker, from_ms, to_ms }) => [name, worker, from_ms, to_ms])).toEqual([
+      ['read', null, 0, 0],
+      ['route', null, 0, 5],
+      ['prefill', 'a1', 5, 50],
+      ['decode', 'a1', 50, 505],
+      ['decode', 'b2', 505, 1050],
+    ]);
+    expect(detail.moves).toEqual([{ at_ms: 505, from: 'a1', reason: 'gone', output_tokens: 7 }]);
+    expect(detail.request).toMatchObject({ worker: 'b2', moves: 1, total_ms: 1050 });
+  });
+});

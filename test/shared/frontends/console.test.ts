@@ -1,0 +1,142 @@
+import { describe, expect, it } from 'vitest';
+import type { ConsoleFleet, ConsoleRequestDetail, ConsoleRequests } from '../../../shared/console/wire.ts';
+import { LIMITS } from '../../../shared/errors/index.ts';
+import { openConsoleBed } from '../../support/console-bed.ts';
+import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
+import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+import { model, worker } from '../pipeline/fixtures.ts';
+
+const EVENTS = { accept: 'text/event-stream' };
+
+function bed(options: TestAppOptions = {}) {
+  const clock = new VirtualClock();
+  const shown = openConsoleBed(clock);
+  shown.setModels([model({ workers: [worker('a1')] })]);
+  const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['SECRET answer']));
+  const test = createTestApp({ pipeline, clock, console: shown.open, ...options });
+  const ask = (path: string, init: RequestInit = {}) =>
+    Promise.resolve(test.app.fetch(new Request(`http://localhost${path}`, init)));
+  const chat = () =>
+    ask('/v1/chat/completions', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'SECRET question' }] }),
+    });
+  return { ...test, ...shown, clock, ask, chat };
+}
+
+/** Reads a stream of events, and returns what has come so far. */
+function readEvents(response: Response) {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  const state = { text: '', hasEnded: false };
+  const reading = (async () => {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      state.text += value;
+    }
+    state.hasEnded = true;
+  })();
+  return { state, leave: () => reader.cancel().then(() => reading) };
+}
+
+describe('GET /console/api', () => {
+  it('is the fleet as JSON, and the requests without any text of them', async () => {
+    const { ask, chat } = bed();
+    const answer = await (await chat()).text();
+    const fleet = (await (await ask('/console/api')).json()) as ConsoleFleet;
+    expect(fleet.workers).toMatchObject([{ id: 'a1', model: 'letters', pool: 'aggregated' }]);
+    expect(fleet.hour.step_ms).toBe(10_000);
+    const response = await ask('/console/api?view=requests&model=m');
+    expect(response.headers.get('cache-control')).toBe('no-store');
+    const text = await response.text();
+    expect(text).not.toContain('SECRET');
+    const [request] = (JSON.parse(text) as ConsoleRequests).requests;
+    expect(request).toMatchObject({ model: 'm', endpoint: 'chat_completions', status: 200, output_tokens: 2 });
+    const detail = await ask(`/console/api/requests/${JSON.parse(answer).id}`);
+    expect(((await detail.json()) as ConsoleRequestDetail).request.number).toBe(request?.number);
+  });
+
+  it('says why a request has no decision, and that it does not know others', async () => {
+    const { ask, chat } = bed();
+    await chat();
+    const detail = (await (await ask('/console/api/requests/0')).json()) as ConsoleRequestDetail;
+    expect(detail).toMatchObject({ decision: null, no_decision: expect.stringContaining('--router-mode kv') });
+    expect((await ask('/console/api/requests/1')).status).toBe(404);
+  });
+
+  it.each([
+    ['view=flet', 'view'],
+    ['view=fleet&key=k', 'key'],
+    ['view=requests&outcome=good', 'outcome'],
+    ['view=requests&before=-1', 'before'],
+    ['nothing=1', 'nothing'],
+    [`model=${'m'.repeat(2000)}`, 'model'],
+  ])('is 400 for ?%s', async (query, param) => {
+    const response = await bed().ask(`/console/api?${query}`);
+    expect(response.status).toBe(400);
+    expect(await response.json()).toMatchObject({ error: { param, code: 'invalid_value' } });
+  });
+
+  it('sends events to clients that take them, until they leave', async () => {
+    const { ask, clock, open } = bed();
+    const response = await ask('/console/api', { headers: EVENTS });
+    expect(response.headers.get('content-type')).toBe('text/event-stream');
+    const { state, leave } = readEvents(response);
+    await waitUntil(() => state.text.startsWith('event: fleet\ndata: {'));
+    await clock.advance(1000);
+    await waitUntil(() => state.text.includes('event: change\ndata: {'));
+    await leave();
+    await waitUntil(() => open.viewers.size === 0);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('ends its events when the process drains, so that the drain does not wait for them', async () => {
+    const { ask, lifecycle, open } = bed();
+    const { state } = readEvents(await ask('/console/api', { headers: EVENTS }));
+    lifecycle.drain();
+    await waitUntil(() => state.hasEnded);
+    expect(open.viewers.size).toBe(0);
+    expect((await ask('/console/api', { headers: EVENTS })).status).toBe(503);
+  });
+
+  it('is 503 for one viewer more than the limit', async () => {
+    const { ask } = bed();
+    for (let at = 0; at < LIMITS.console_viewers.max; at++) {
+      expect((await ask('/console/api?view=requests', { headers: EVENTS })).status).toBe(200);
+    }
+    const refused = await ask('/console/api?view=requests', { headers: EVENTS });
+    expect(refused.status).toBe(503);
+    expect(refused.headers.get('retry-after')).toBe('1');
+    expect((await ask('/console/api?view=requests')).status).toBe(200);
+  });
+
+  it('names the setting where there is no console', async () => {
+    const off = await bed({ settings: { hasConsole: false } }).ask('/console/');
+    expect(off.status).toBe(404);
+    expect(await off.text()).toContain('--console-requests');
+    const closed = await bed({ settings: { hasConsole: false, hasAdminRoutes: false } }).ask('/console/api');
+    expect(await closed.text()).toContain('DYN_DISABLE_FRONTEND_ADMIN_API');
+  });
+});
+
+describe('GET /console', () => {
+  it('leads to a page that may load only its own files', async () => {
+    const { ask } = bed();
+    const moved = await ask('/console');
+    expect([moved.status, moved.headers.get('location')]).toEqual([303, 'console/']);
+    const page = await ask('/console/');
+    expect(page.status).toBe(200);
+    const policy = page.headers.get('content-security-policy') ?? '';
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).not.toMatch(/unsafe|https?:|\*/);
+    const html = await page.text();
+    expect(html).not.toMatch(/<script(?![^>]*src=)|style=|\son\w+=/);
+    for (const [, file] of html.matchAll(/(?:src|href)="(?!data:)([^"]+)"/g)) {
+      expect((await ask(`/console/${file}`)).status, file).toBe(200);
+    }
+    expect((await ask('/console/main.tsx')).status).toBe(404);
+  });
+});

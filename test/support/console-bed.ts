@@ -1,0 +1,62 @@
+import { FleetConsole, type OpenConsole } from '../../shared/console/index.ts';
+import type { FleetLoads } from '../../shared/discovery/index.ts';
+import type { RoutableModel } from '../../shared/pipeline/index.ts';
+import type { VirtualClock } from './virtual-clock.ts';
+
+/** A fleet that a test changes, and the console that shows it. */
+export interface ConsoleBed {
+  readonly console: FleetConsole;
+  readonly open: OpenConsole;
+  /** Number of times that the console has looked at the models. */
+  looks(): number;
+  setModels(models: readonly RoutableModel[]): void;
+  setLoads(loads: FleetLoads): void;
+  /** Sets the output tokens of a model so far. */
+  setTokens(model: string, tokens: number): void;
+}
+
+/** Opens a console of a fleet in memory. @param kept requests that it remembers */
+export function openConsoleBed(clock: VirtualClock, kept = 1000): ConsoleBed {
+  const tokens = new Map<string, number>();
+  const console = new FleetConsole({ clock, kept, outputTokensOf: (model) => tokens.get(model) ?? 0 });
+  let models: readonly RoutableModel[] = [];
+  let looks = 0;
+  let tell = (_: FleetLoads): void => {};
+  let loads: FleetLoads = new Map();
+  const followers = new Set<() => void>();
+  const open = console.open({
+    directory: {
+      list: () => {
+        looks++;
+        return models;
+      },
+      instances: () => [],
+      follow: (follower) => {
+        followers.add(follower);
+        return () => void followers.delete(follower);
+      },
+    },
+    discovery: {
+      watchLoads: (listener) => {
+        tell = listener;
+        listener(loads);
+        return { close: () => {} };
+      },
+    },
+    facts: { version: '1', chatPath: '/v1/chat/completions', explains: false, stage: () => 'ready' },
+  });
+  return {
+    console,
+    open,
+    looks: () => looks,
+    setModels: (next) => {
+      models = next;
+      for (const follower of followers) follower();
+    },
+    setLoads: (next) => {
+      loads = next;
+      tell(next);
+    },
+    setTokens: (model, count) => void tokens.set(model, count),
+  };
+}

@@ -1,0 +1,2 @@
+/** Style sheets that the build takes up. */
+declare module '*.css';

@@ -1,0 +1,92 @@
+import 'uplot/dist/uPlot.min.css';
+import './console.css';
+import { render } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { FleetPage } from './fleet/fleet-page.tsx';
+import { KeyForm } from './key-form.tsx';
+import { RequestPage } from './requests/request-page.tsx';
+import { RequestsPage } from './requests/requests-page.tsx';
+import { linkTo, type Place, usePlace } from './route.ts';
+import type { LinkState } from './server.ts';
+import { TryPage } from './try/try-page.tsx';
+
+const PAGES = [
+  ['fleet', 'Fleet'],
+  ['requests', 'Requests'],
+  ['try', 'Try it'],
+] as const;
+
+/** Properties of every page. */
+export interface PageProps {
+  readonly place: Place;
+  /** Reports the state of the page's connection. */
+  readonly onLink: (state: LinkState) => void;
+}
+
+function Page() {
+  const place = usePlace();
+  const [link, setLink] = useState<LinkState>({ kind: 'connecting' });
+  const [attempt, setAttempt] = useState(0); // with another key
+  const page = place.path[0] ?? 'fleet';
+  const title = PAGES.find(([name]) => name === page)?.[1] ?? 'Fleet';
+  const main = useRef<HTMLElement>(null);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    document.title = `${title} – Stator`;
+    if (!isFirst.current) main.current?.focus(); // readers hear the new page
+    isFirst.current = false;
+  }, [title]);
+  const needsKey = link.kind === 'refused' && (link.error.status === 401 || link.error.status === 403);
+  return (
+    <>
+      <button type="button" class="skip" onClick={() => main.current?.focus()}>
+        Skip to the content
+      </button>
+      <header class="top">
+        <span class="brand">Stator</span>
+        <nav aria-label="Pages">
+          {PAGES.map(([name, shown]) => (
+            <a key={name} href={linkTo([name])} aria-current={name === page ? 'page' : undefined}>
+              {shown}
+            </a>
+          ))}
+        </nav>
+        <LinkBadge link={link} />
+      </header>
+      <main id="main" ref={main} tabIndex={-1} key={attempt}>
+        {needsKey && (
+          <KeyForm
+            why={link.error.message}
+            onSaved={() => {
+              setLink({ kind: 'connecting' });
+              setAttempt(attempt + 1);
+            }}
+          />
+        )}
+        {link.kind === 'refused' && !needsKey && <p role="alert">{link.error.message}</p>}
+        <Content place={place} onLink={setLink} />
+      </main>
+    </>
+  );
+}
+
+function Content({ place, onLink }: PageProps) {
+  const [page = 'fleet', id] = place.path;
+  if (page === 'requests' && id !== undefined) return <RequestPage id={id} onLink={onLink} />;
+  if (page === 'requests') return <RequestsPage place={place} onLink={onLink} />;
+  if (page === 'try') return <TryPage place={place} onLink={onLink} />;
+  return <FleetPage place={place} onLink={onLink} />;
+}
+
+const LINK_WORDS = { live: 'live', connecting: 'connecting', refused: 'no access' } as const;
+
+function LinkBadge({ link }: { readonly link: LinkState }) {
+  return (
+    <span class={`link ${link.kind}`} role="status">
+      {LINK_WORDS[link.kind]}
+    </span>
+  );
+}
+
+const root = document.getElementById('page');
+if (root !== null) render(<Page />, root);

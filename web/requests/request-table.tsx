@@ -1,0 +1,132 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ConsoleRequest } from '../../shared/console/wire.ts';
+import { memo } from '../fleet/memo.ts';
+import { duration, text, timeOfDay, whole } from '../format.ts';
+import { linkTo } from '../route.ts';
+import { Scroll } from '../scroll.tsx';
+import type { Requests } from './use-requests.ts';
+
+/** Height of one row in pixels, as the style sheet says. */
+const ROW = 30;
+/** Rows drawn beyond each edge of what is visible. */
+const BEYOND = 10;
+/** Rows from the end at which older ones are loaded. */
+const NEAR_END = 30;
+
+/** Table of requests that draws only the rows in sight. */
+export function RequestTable({ requests, onEnd }: { readonly requests: Requests; readonly onEnd: () => void }) {
+  const { rows, next, kept, leftOut } = requests;
+  const box = useRef<HTMLElement>(null);
+  const [sight, setSight] = useState({ top: 0, height: 600 });
+  const look = (): void => {
+    const element = box.current;
+    if (element !== null) setSight({ top: element.scrollTop, height: element.clientHeight });
+  };
+  useEffect(() => {
+    look();
+    addEventListener('resize', look);
+    return () => removeEventListener('resize', look);
+  }, []);
+  const from = Math.max(0, Math.floor(sight.top / ROW) - BEYOND);
+  const to = Math.min(rows.length, Math.ceil((sight.top + sight.height) / ROW) + BEYOND);
+  useEffect(() => {
+    if (next !== null && to >= rows.length - NEAR_END) onEnd();
+  }, [to, rows.length, next]);
+  return (
+    <>
+      <Scroll label="Table of requests" isTall box={box} onScroll={look}>
+        <table class="requests" aria-rowcount={rows.length + 1}>
+          <thead>
+            <tr aria-rowindex={1}>
+              <th scope="col">Time</th>
+              <th scope="col">Status</th>
+              <th scope="col">Model</th>
+              <th scope="col" class="wide">
+                Endpoint
+              </th>
+              <th scope="col" class="wide">
+                Key
+              </th>
+              <th scope="col">Worker</th>
+              <th scope="col" class="n wide">
+                Prompt
+              </th>
+              <th scope="col" class="n wide">
+                Cached
+              </th>
+              <th scope="col" class="n">
+                Output
+              </th>
+              <th scope="col" class="n">
+                TTFT
+              </th>
+              <th scope="col" class="n">
+                Total
+              </th>
+              <th scope="col" class="n wide">
+                Moves
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {from > 0 && <Gap rows={from} />}
+            {rows.slice(from, to).map((request, at) => (
+              <Row key={request.number} request={request} index={from + at + 2} />
+            ))}
+            {to < rows.length && <Gap rows={rows.length - to} />}
+          </tbody>
+        </table>
+        {rows.length === 0 && <p class="muted pad">No request matches.</p>}
+      </Scroll>
+      <p class="muted small">
+        {rows.length} requests are loaded. The frontend remembers its last {whole(kept)}, without prompts and answers.
+        {leftOut > 0 && ` ${whole(leftOut)} came too fast for this list.`}
+      </p>
+    </>
+  );
+}
+
+/** Room of rows that are not drawn. */
+function Gap({ rows }: { readonly rows: number }) {
+  return (
+    <tr class="gap">
+      <td colSpan={12} style={{ height: `${rows * ROW}px` }} />
+    </tr>
+  );
+}
+
+const Row = memo(({ request, index }: { readonly request: ConsoleRequest; readonly index: number }) => (
+  <tr aria-rowindex={index}>
+    <th scope="row">
+      <a href={linkTo(['requests', String(request.number)])}>{timeOfDay(request.received_ms)}</a>
+    </th>
+    <td>
+      <Outcome request={request} />
+    </td>
+    <td class="cut" title={request.model}>
+      {text(request.model)}
+    </td>
+    <td class="wide">{request.endpoint}</td>
+    <td class="wide cut" title={request.key ?? ''}>
+      {text(request.key)}
+    </td>
+    <td class="mono cut">{text(request.worker)}</td>
+    <td class="n wide">{whole(request.prompt_tokens)}</td>
+    <td class="n wide">{whole(request.cached_tokens)}</td>
+    <td class="n">{whole(request.output_tokens)}</td>
+    <td class="n">{duration(request.ttft_ms)}</td>
+    <td class="n">{duration(request.total_ms)}</td>
+    <td class="n wide">{request.moves === 0 ? '' : request.moves}</td>
+  </tr>
+));
+
+/** Status of a request with the kind of its failure. */
+export function Outcome({ request: { status, error } }: { readonly request: ConsoleRequest }) {
+  if (status === null) return <span class="state running">running</span>;
+  if (error === null) return <span class="state ready">{status}</span>;
+  return (
+    <span class="state stalled">
+      {status} {error}
+    </span>
+  );
+}

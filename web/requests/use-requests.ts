@@ -1,0 +1,69 @@
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ConsoleChangedRequests, ConsoleRequest, ConsoleRequests } from '../../shared/console/wire.ts';
+import { ask, follow, type LinkState } from '../server.ts';
+
+/** Requests that the page keeps at most, as the server does. */
+const KEPT_MAX = 10_000;
+
+/** Requests as the page knows them, the newest first. */
+export interface Requests {
+  readonly rows: readonly ConsoleRequest[];
+  /** Number before which the server has older ones; null = it has none. */
+  readonly next: number | null;
+  /** Requests that the server remembers. */
+  readonly kept: number;
+  /** New requests that the page does not show, because too many came at a time. */
+  readonly leftOut: number;
+}
+
+/** Follows the requests that match. @param query of `/console/api`, without the view */
+export function useRequests(query: string, isPaused: boolean, onLink: (state: LinkState) => void) {
+  const [requests, setRequests] = useState<Requests>();
+  const loading = useRef(false);
+  useEffect(() => {
+    if (isPaused) return undefined;
+    return follow(`console/api?view=requests${query}`, {
+      state: onLink,
+      event: ({ name, data }) => {
+        const told: unknown = JSON.parse(data);
+        if (name === 'requests') setRequests(first(told as ConsoleRequests));
+        if (name === 'changed') setRequests((before) => before && withChanged(before, told as ConsoleChangedRequests));
+      },
+    });
+  }, [query, isPaused]);
+  const loadMore = (): void => {
+    if (loading.current || requests?.next === null || requests === undefined) return;
+    loading.current = true;
+    ask(`console/api?view=requests${query}&before=${requests.next}`)
+      .then(async (response) => {
+        const page = (await response.json()) as ConsoleRequests;
+        setRequests((before) => before && { ...before, rows: joined(before.rows, page.requests), next: page.next });
+      })
+      .catch(() => undefined) // the next scroll asks again
+      .finally(() => {
+        loading.current = false;
+      });
+  };
+  return { requests, loadMore };
+}
+
+function first({ requests, next, kept }: ConsoleRequests): Requests {
+  return { rows: requests, next, kept, leftOut: 0 };
+}
+
+function withChanged(before: Requests, { requests, left_out }: ConsoleChangedRequests): Requests {
+  return { ...before, rows: joined(before.rows, requests), leftOut: before.leftOut + left_out };
+}
+
+/** Returns both lists as one, the newest first. A row of `news` replaces the row of the same number. */
+function joined(rows: readonly ConsoleRequest[], news: readonly ConsoleRequest[]): readonly ConsoleRequest[] {
+  const merged: ConsoleRequest[] = [];
+  let at = 0;
+  for (const row of news) {
+    while (at < rows.length && rows[at]!.number > row.number) merged.push(rows[at++]!);
+    if (rows[at]?.number === row.number) at++;
+    merged.push(row);
+  }
+  while (at < rows.length) merged.push(rows[at++]!);
+  return merged.slice(0, KEPT_MAX);
+}
