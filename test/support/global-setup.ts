@@ -1,3 +1,4 @@
+import { chromium } from './tools/chromium.ts';
 import { dynoxide } from './tools/dynoxide.ts';
 import { elasticmq } from './tools/elasticmq.ts';
 import { etcd } from './tools/etcd.ts';
@@ -35,6 +36,7 @@ const TOOLS: readonly Tool[] = [
   helm,
   kubernetesSchemas,
   envoy,
+  chromium,
 ];
 
 /**
