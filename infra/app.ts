@@ -13,7 +13,8 @@ import { Code } from 'aws-cdk-lib/aws-lambda';
 import { DISABLE_ASSET_STAGING_CONTEXT } from 'aws-cdk-lib/cx-api';
 import { PLANNER_FLEETS_FILE } from '../functions/planner/fleets-file.ts';
 import { type BundleOptions, bundleFunction, PLANNER_FUNCTION_ENTRY, WAKE_FUNCTION_ENTRY } from './bundle.ts';
-import { plannerFleetsOf } from './constructs/ec2-fleet/planner-fleets.ts';
+import { plannedFleetsOf } from './constructs/planner/planned-fleets.ts';
+import { loadKubectl } from './kubectl.ts';
 import { ENVIRONMENTS, hasPlanner, loadConfig, type Settings, SettingsError } from './settings/index.ts';
 import { DevStack } from './stacks/dev-stack.ts';
 import { ROLLOUTS } from './stacks/edge-stack.ts';
@@ -39,7 +40,8 @@ async function synthesize(): Promise<void> {
   if (environment === 'dev') new DevStack(app, settings.name, { httpFunctionCode, settings });
   else {
     const planner = await plannerCode(settings);
-    new ProductionStacks(app, settings.name, { httpFunctionCode, planner, settings, rollout });
+    const kubectl = settings.eks.apply ? await loadKubectl() : undefined;
+    new ProductionStacks(app, settings.name, { httpFunctionCode, planner, kubectl, settings, rollout });
   }
   app.synth();
 }
@@ -50,7 +52,7 @@ async function synthesize(): Promise<void> {
  */
 async function plannerCode(settings: Settings): Promise<PlannerCode | undefined> {
   if (!hasPlanner(settings)) return undefined;
-  const files = { [PLANNER_FLEETS_FILE]: JSON.stringify(plannerFleetsOf(settings)) };
+  const files = { [PLANNER_FLEETS_FILE]: JSON.stringify(plannedFleetsOf(settings).specs) };
   return {
     planner: await bundled('planner', { entry: PLANNER_FUNCTION_ENTRY, files }),
     wake: await bundled('wake', { entry: WAKE_FUNCTION_ENTRY }),

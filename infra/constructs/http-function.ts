@@ -1,17 +1,7 @@
 import { Duration, RemovalPolicy } from 'aws-cdk-lib';
 import type { IAlarm, Metric, MetricOptions } from 'aws-cdk-lib/aws-cloudwatch';
 import { LambdaDeploymentConfig, LambdaDeploymentGroup } from 'aws-cdk-lib/aws-codedeploy';
-import {
-  Effect,
-  type IGrantable,
-  type IPrincipal,
-  type IRole,
-  ManagedPolicy,
-  Policy,
-  PolicyStatement,
-  Role,
-  ServicePrincipal,
-} from 'aws-cdk-lib/aws-iam';
+import { type IGrantable, type IPrincipal, type IRole, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import {
   Alias,
   Architecture,
@@ -30,6 +20,7 @@ import type { ILogGroup } from 'aws-cdk-lib/aws-logs';
 import { Construct } from 'constructs';
 import type { HttpFunctionChoice, HttpFunctionVariable } from '../../functions/http/environment.ts';
 import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
+import { attachmentPolicy, denyInterfaces } from './function-interfaces.ts';
 import { completeEnvironment } from './given-environment.ts';
 import { createLogGroup } from './log-groups.ts';
 import { embeddedMetric, MINUTE } from './metrics.ts';
@@ -183,31 +174,10 @@ function createRole(scope: Construct, logGroup: ILogGroup): IRole {
     assumedBy: new ServicePrincipal('lambda.amazonaws.com'),
     description: 'Stator: HTTP function',
     // Network interfaces have no name before they exist, so that policy cannot be narrower than AWS's own.
-    managedPolicies: [ManagedPolicy.fromAwsManagedPolicyName('service-role/AWSLambdaENIManagementAccess')],
+    managedPolicies: [attachmentPolicy()],
   });
   logGroup.grantWrite(role);
   return role;
-}
-
-/** Rights that Lambda needs over network interfaces for a function, as the managed policy of AWS lists them. */
-const INTERFACES = [
-  'CreateNetworkInterface',
-  'DescribeNetworkInterfaces',
-  'DeleteNetworkInterface',
-  'AssignPrivateIpAddresses',
-  'UnassignPrivateIpAddresses',
-].map((action) => `ec2:${action}`);
-
-/** Denies the function's own code the rights over network interfaces, which only Lambda itself needs. */
-function denyInterfaces(scope: Construct, role: IRole, functionArn: string): void {
-  const own = new PolicyStatement({
-    effect: Effect.DENY,
-    actions: INTERFACES,
-    resources: ['*'],
-    conditions: { ArnEquals: { 'lambda:SourceFunctionArn': functionArn } },
-  });
-  // A policy of its own: the role's other one is there before the function, which this one names.
-  new Policy(scope, 'Interfaces', { roles: [role], statements: [own] });
 }
 
 function checkMemory(memorySizeMb: number): number {

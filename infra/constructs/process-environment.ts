@@ -1,5 +1,5 @@
 import { namespacesOf, type Settings } from '../settings/index.ts';
-import { plannerFleetsOf } from './ec2-fleet/planner-fleets.ts';
+import { plannedFleetsOf } from './planner/planned-fleets.ts';
 
 /** Environment of every process of a deployment. */
 export const EVERY_PROCESS = { DYN_REQUEST_PLANE: 'tcp', DYN_LOG: 'info', DYN_LOGGING_JSONL: 'true' } as const;
@@ -17,8 +17,8 @@ export function frontendEnvironment(settings: Settings) {
   };
 }
 
-/** Lets requests wait for models whose first machine has not been started yet. */
+/** Lets requests wait for models whose first worker has not been started yet. */
 function plannedModels(settings: Settings): { readonly STATOR_PLANNED_MODELS?: string } {
-  const planned = plannerFleetsOf(settings).fleets.map(({ namespace, model }) => `${namespace}#${model}`);
+  const planned = plannedFleetsOf(settings).specs.fleets.map(({ namespace, model }) => `${namespace}#${model}`);
   return planned.length === 0 ? {} : { STATOR_PLANNED_MODELS: planned.join(',') };
 }

@@ -37,22 +37,36 @@ function problemsOfOption(option: CapacityOption, fleet: Ec2FleetSettings, aroun
 }
 
 function problemsOfTypes({ types }: CapacityOption, fleet: Ec2FleetSettings, given: GivenTypes): readonly Problem[] {
+  const known = knownTypes(types, given);
+  if ('problems' in known) return known.problems;
+  const [first, ...others] = known.facts;
+  if (first === undefined) return [];
+  const [name, fact] = first;
+  return [...known.unequal, ...problemsOfGpus(name, fact, fleet), ...problemsOfEfa([first, ...others], fleet)];
+}
+
+/** Facts of the types of an option, and those that differ from the first; or the problem that some are unknown. */
+type KnownTypes =
+  | { readonly problems: readonly Problem[] }
+  | { readonly facts: readonly (readonly [name: string, fact: GpuType])[]; readonly unequal: readonly Problem[] };
+
+/** Looks the types of an option up. All must have the same number of GPUs, with the same memory. */
+export function knownTypes(types: readonly string[], given: GivenTypes): KnownTypes {
   const unknown = types.flatMap((name, at) => {
     if (typeOf(name, given) !== undefined) return [];
     const nearest = nearestName(name, [...GPU_TYPES.keys()]);
     const hint = nearest === undefined ? '' : `did you mean ${nearest}? `;
     return [{ path: ['types', at], message: `${name}: no known type with GPUs; ${hint}instanceTypes adds others` }];
   });
-  if (unknown.length > 0) return unknown;
-  const [first, ...others] = types.map((name) => [name, typeOf(name, given)!] as const); // none is unknown
-  if (first === undefined) return [];
-  const [firstName, fact] = first;
+  if (unknown.length > 0) return { problems: unknown };
+  const facts = types.map((name) => [name, typeOf(name, given)!] as const); // none is unknown
+  const [[firstName, fact] = [], ...others] = facts;
   const unequal = others.flatMap(([name, other], at) => {
-    if (other.gpus === fact.gpus && other.gpuMemoryMib === fact.gpuMemoryMib) return [];
+    if (fact === undefined || (other.gpus === fact.gpus && other.gpuMemoryMib === fact.gpuMemoryMib)) return [];
     const message = `${name}: has ${shown(other)}, and ${firstName} has ${shown(fact)}: allowed are types alike in both`;
     return [{ path: ['types', at + 1], message }];
   });
-  return [...unequal, ...problemsOfGpus(firstName, fact, fleet), ...problemsOfEfa([first, ...others], fleet)];
+  return { facts, unequal };
 }
 
 function shown({ gpus, gpuMemoryMib }: GpuType): string {
@@ -107,17 +121,27 @@ function problemsOfZones(
   { efa }: Ec2FleetSettings,
   known: readonly string[] | undefined,
 ): readonly Problem[] {
-  const path = ['zones'];
   const isReserved = market === 'reservation' || market === 'capacity-block';
   const why = isReserved ? `market ${market}` : efa ? 'efa: true' : undefined;
   if (why !== undefined && zones?.length !== 1)
     return [
-      { path, message: `${zones === undefined ? 'is missing' : `has ${zones.length} entries`}: ${why} needs one zone` },
+      {
+        path: ['zones'],
+        message: `${zones === undefined ? 'is missing' : `has ${zones.length} entries`}: ${why} needs one zone`,
+      },
     ];
+  return problemsOfZoneNames(zones, known);
+}
+
+/** Refuses zones that the network does not have. */
+export function problemsOfZoneNames(
+  zones: readonly string[] | undefined,
+  known: readonly string[] | undefined,
+): readonly Problem[] {
   if (zones === undefined) return [];
   if (known === undefined) {
     const message = `${zones.join(', ')}: needs network.availabilityZones, or network.vpc, so that zones have names`;
-    return [{ path, message }];
+    return [{ path: ['zones'], message }];
   }
   const twice = zones.findIndex((zone, at) => zones.indexOf(zone) !== at);
   if (twice !== -1) return [{ path: ['zones', twice], message: `${zones[twice]}: is named twice` }];
@@ -129,10 +153,16 @@ function problemsOfZones(
 }
 
 /** Refuses a name that edges could not read: commas and blanks separate the names in `STATOR_PLANNED_MODELS`. */
-function problemsOfModel({ model }: Ec2FleetSettings): readonly Problem[] {
+export function problemsOfModel({
+  kind,
+  model,
+}: {
+  readonly kind: string;
+  readonly model: string;
+}): readonly Problem[] {
   if (!/[\s,]/.test(model)) return [];
   return [
-    { path: ['model'], message: `${JSON.stringify(model)}: must have no blanks or commas in a fleet of kind ec2` },
+    { path: ['model'], message: `${JSON.stringify(model)}: must have no blanks or commas in a fleet of kind ${kind}` },
   ];
 }
 
@@ -162,12 +192,8 @@ export function replicasPerInstance(
 
 /** Returns what is odd about a fleet and can be deployed: each by the path below the fleet. */
 export function warningsOfFleet({ engine, options }: Ec2FleetSettings): readonly Problem[] {
-  const byTag = engine.image.includes('@') ? [] : [engine.image];
   return [
-    ...byTag.map((image) => ({
-      path: ['engine', 'image'],
-      message: `${image}: a tag may name another image tomorrow, and machines of one fleet would differ; a digest cannot`,
-    })),
+    ...tagProblems(engine.image, 'machines'),
     ...options.flatMap(({ market, types, warmPool }, at) => {
       if (warmPool === undefined || (market !== 'spot' && types.length === 1)) return [];
       const what = market === 'spot' ? 'market spot' : 'several types';
@@ -175,4 +201,11 @@ export function warningsOfFleet({ engine, options }: Ec2FleetSettings): readonly
       return [{ path: ['options', at, 'warmPool'], message }];
     }),
   ];
+}
+
+/** Warns of an image that a tag names. */
+export function tagProblems(image: string, what: 'machines' | 'pods'): readonly Problem[] {
+  if (image.includes('@')) return [];
+  const message = `${image}: a tag may name another image tomorrow, and ${what} of one fleet would differ; a digest cannot`;
+  return [{ path: ['engine', 'image'], message }];
 }

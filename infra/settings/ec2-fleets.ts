@@ -38,11 +38,14 @@ const Option = z.strictObject({
   endsAt: z.iso.datetime({ error: 'must be a time in UTC, as 2027-01-31T11:30:00Z' }).optional(),
 });
 
-const REPLICAS_MAX = 4000;
-const SECS_MAX = 7200;
+/** Most replicas of a fleet. */
+export const REPLICAS_MAX = 4000;
+/** Longest start and longest drain of a fleet. */
+export const SECS_MAX = 7200;
 const WEIGHT_BYTES_MAX = 10e12;
 
-const Engine = z.strictObject({
+/** Engine of the workers of a fleet with GPUs. */
+export const Engine = z.strictObject({
   /** Image of the workers, on top of that of an engine (`infra/images/worker/Dockerfile`): by digest, or by a tag. */
   image: z
     .string()
@@ -59,19 +62,24 @@ const Engine = z.strictObject({
   args: z.array(z.string().max(1000)).max(100).default([]),
 });
 
+/** Folder of a bucket, whose files never change under that name. */
+export const WeightsUri = z.string().regex(/^s3:\/\/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\/([A-Za-z0-9!_.*'()=-]+\/)+$/, {
+  error: 'must be a folder of a bucket and end with /, as s3://BUCKET/FOLDER/',
+});
+
+/** ARN of the key of KMS that encrypts the bucket of weights. */
+export const WeightsKey = z
+  .string()
+  .regex(/^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]+$/, 'must be the ARN of a key of KMS')
+  .optional();
+
 const Weights = z.strictObject({
-  /** Folder of a bucket, whose files never change under that name. */
-  uri: z.string().regex(/^s3:\/\/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\/([A-Za-z0-9!_.*'()=-]+\/)+$/, {
-    error: 'must be a folder of a bucket and end with /, as s3://BUCKET/FOLDER/',
-  }),
+  uri: WeightsUri,
   bytes: z.int().min(1).max(WEIGHT_BYTES_MAX),
   /** `stream`: the engine reads them from the bucket. `disk`: the machine fetches them before it starts the engine. */
   mode: z.enum(['stream', 'disk']).default('stream'),
   /** Key of KMS that encrypts the bucket. @default one of S3's own */
-  keyArn: z
-    .string()
-    .regex(/^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]+$/, 'must be the ARN of a key of KMS')
-    .optional(),
+  keyArn: WeightsKey,
 });
 
 const Ami = z.strictObject({
@@ -136,7 +144,13 @@ export function optionIdOf(option: Pick<CapacityOption, 'market'>, at: number): 
 }
 
 /** Returns the fewest replicas that a planner keeps. Of two pools that do one half each, neither serves by itself. */
-export function replicasMinOf({ pool, replicas }: Pick<Ec2FleetSettings, 'pool' | 'replicas'>): number {
+export function replicasMinOf({
+  pool,
+  replicas,
+}: {
+  readonly pool: Ec2FleetSettings['pool'];
+  readonly replicas: { readonly min: number };
+}): number {
   return pool === 'agg' ? replicas.min : Math.max(1, replicas.min);
 }
 

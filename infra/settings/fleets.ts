@@ -2,8 +2,10 @@ import * as z from 'zod';
 import { nearestName } from '../../shared/errors/index.ts';
 import { problemsOfFleet } from './ec2-checks.ts';
 import { Ec2Fleet } from './ec2-fleets.ts';
+import { problemsOfEksFleet } from './eks-checks.ts';
+import { EksFleet } from './eks-fleets.ts';
 import { Arguments, checkEnvironment, Environment, type Place, problemsOfArguments } from './environment.ts';
-import { Generation, Pool } from './fleet-parts.ts';
+import { Generation, isPlanned, Pool } from './fleet-parts.ts';
 import type { GivenTypes } from './gpu-types.ts';
 import { Law } from './laws.ts';
 import { ModelName, Name } from './names.ts';
@@ -13,8 +15,9 @@ const Model = z.strictObject({
   /** Whether a worker must always serve it: an alarm fires when none does. */
   wanted: z.boolean().default(true),
   /**
-   * Law by which the planner scales its fleets on EC2. The default, `rate`, needs `rate_requests_per_second`: what one
-   * worker serves. Fleets of two pools need `rate_prefill_requests_per_second` and `rate_decode_requests_per_second`.
+   * Law by which the planner scales its fleets with GPUs. The default, `rate`, needs `rate_requests_per_second`: what
+   * one worker serves. Fleets of two pools need `rate_prefill_requests_per_second` and
+   * `rate_decode_requests_per_second`.
    */
   planner: Law.optional(),
 });
@@ -42,8 +45,8 @@ const MockFleet = z.strictObject({
 /** Models that clients may ask for. */
 export const Models = z.record(ModelName, Model).default({ 'stator-mini': { wanted: true } });
 
-/** Workers that serve the models: without an engine, or with GPUs on machines of EC2. */
-export const Fleets = z.record(Name, z.discriminatedUnion('kind', [MockFleet, Ec2Fleet])).default({
+/** Workers that serve the models: without an engine, or with GPUs on machines of EC2 or in pods of EKS. */
+export const Fleets = z.record(Name, z.discriminatedUnion('kind', [MockFleet, Ec2Fleet, EksFleet])).default({
   mock: {
     kind: 'mock',
     model: 'stator-mini',
@@ -86,11 +89,11 @@ export function checkFleets(given: Served, context: z.RefinementCtx): void {
       refuse('model', `names no model of models; ${hint}`);
     }
     const place: Place =
-      fleet.kind === 'ec2'
-        ? { role: 'worker', hasOwnImage: true, engine: fleet.engine.kind }
-        : { role: 'worker', hasOwnImage: given.images.edge !== undefined };
+      fleet.kind === 'mock'
+        ? { role: 'worker', hasOwnImage: given.images.edge !== undefined }
+        : { role: 'worker', hasOwnImage: true, engine: fleet.engine.kind };
     const isRight = checkEnvironment(fleet.environment, place, ['fleets', name, 'environment'], context);
-    if (fleet.kind === 'ec2') checkEc2(name, fleet, given, context);
+    if (fleet.kind !== 'mock') checkGpus(name, fleet, given, context);
     if (!isRight || fleet.arguments.length === 0) continue; // synthesis reports variables that exclude each other
     for (const problem of problemsOfArguments(fleet.arguments, fleet.environment, place)) refuse('arguments', problem);
   }
@@ -101,17 +104,19 @@ function decodesFor(prefill: Served['fleets'][string], { model, pool, kind, gene
   return pool === 'decode' && model === prefill.model && kind === prefill.kind && generation === prefill.generation;
 }
 
-type Ec2 = Extract<Served['fleets'][string], { readonly kind: 'ec2' }>;
+type WithGpus = Exclude<Served['fleets'][string], { readonly kind: 'mock' }>;
 
 /** Refuses options that cannot be deployed, and a pool that another fleet has: its options belong to that fleet. */
-function checkEc2(name: string, fleet: Ec2, given: Served, context: z.RefinementCtx): void {
+function checkGpus(name: string, fleet: WithGpus, given: Served, context: z.RefinementCtx): void {
   const { instanceTypes: types, network } = given;
   const zones = network.vpc?.availabilityZones ?? network.availabilityZones;
-  for (const { path, message } of problemsOfFleet(fleet, { types, zones }))
+  const around = { types, zones };
+  const problems = fleet.kind === 'ec2' ? problemsOfFleet(fleet, around) : problemsOfEksFleet(name, fleet, around);
+  for (const { path, message } of problems)
     context.addIssue({ code: 'custom', path: ['fleets', name, ...path], message });
   const other = Object.entries(given.fleets).find(
     ([, each]) =>
-      each.kind === 'ec2' &&
+      isPlanned(each) &&
       each.model === fleet.model &&
       each.generation === fleet.generation &&
       (each.pool === fleet.pool || (each.pool === 'agg') !== (fleet.pool === 'agg')),

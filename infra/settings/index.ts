@@ -7,6 +7,14 @@ export {
   optionIdOf,
   replicasMinOf,
 } from './ec2-fleets.ts';
+export { warningsOfEksFleet } from './eks-checks.ts';
+export {
+  type EksFleetSettings,
+  nodesOf,
+  type PodOption,
+  placeOf,
+  workloadNamesOf,
+} from './eks-fleets.ts';
 export { namespacesOf, passesBlocks, stackOf } from './fleets.ts';
 export { type GivenTypes, type GpuType, typeOf } from './gpu-types.ts';
 export { holdSecsOf } from './limits.ts';

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { nearestName } from '../../shared/errors/index.ts';
 import { PLANNER_KEYS, PlannerConfigError, parsePlannerConfig } from '../../shared/planner/index.ts';
+import { isPlanned } from './fleet-parts.ts';
 
 /** Law by which a planner scales a model: keys of docs/planner.md with their values. */
 export const Law = z.record(z.string(), z.unknown());
@@ -33,8 +34,8 @@ export function checkLaws({ models, fleets }: Planned, context: z.RefinementCtx)
     if (law === undefined) continue;
     const refuse = (message: string, ...path: readonly string[]) =>
       context.addIssue({ code: 'custom', path: ['models', model, 'planner', ...path], message });
-    const own = Object.values(fleets).filter((fleet) => fleet.kind === 'ec2' && fleet.model === model);
-    if (own.length === 0) refuse('is for models with a fleet of kind: ec2, and this one has none');
+    const own = Object.values(fleets).filter((fleet) => isPlanned(fleet) && fleet.model === model);
+    if (own.length === 0) refuse('is for models with a fleet of kind: ec2 or eks, and this one has none');
     const wrong = Object.keys(law).flatMap((key) => {
       const problem = problemOfKey(key);
       return problem === undefined ? [] : [[key, problem] as const];

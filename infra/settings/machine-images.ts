@@ -54,7 +54,7 @@ export type MachineImageSettings = z.infer<typeof MachineImage>;
 interface Imaged {
   readonly name: string;
   readonly machineImages: z.infer<typeof MachineImages>;
-  readonly fleets: Readonly<Record<string, Ec2FleetSettings | { readonly kind: 'mock' }>>;
+  readonly fleets: Readonly<Record<string, Ec2FleetSettings | { readonly kind: 'mock' | 'eks' }>>;
 }
 
 /** Image that the machines of a fleet start from. */

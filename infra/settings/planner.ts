@@ -1,14 +1,16 @@
 import * as z from 'zod';
+import { isPlanned } from './fleet-parts.ts';
 import { Arn } from './names.ts';
 
 /**
- * The planner of fleets on EC2. A deployment with such fleets has one of its own, unless it names another one's queue.
+ * The planner of fleets with GPUs. A deployment with such fleets has one of its own, unless it names another one's
+ * queue.
  */
 export const Planner = z
   .strictObject({
     /**
      * FIFO queue of SQS of a planner that runs elsewhere: it gets the events of the fleet.
-     * @default the queue of the deployment's own planner, or none without fleets on EC2
+     * @default the queue of the deployment's own planner, or none without fleets with GPUs
      */
     queueArn: Arn.regex(
       /:sqs:.*\.fifo$/,
@@ -29,8 +31,8 @@ export const Planner = z
  */
 const FLEETS_MAX = 58;
 /**
- * Most options of all fleets: the role of the planner names the group of each, and takes ten policies ("IAM and AWS STS
- * quotas").
+ * Most options of all fleets on EC2: the role of the planner names the group of each, and takes ten policies ("IAM and
+ * AWS STS quotas").
  */
 const OPTIONS_MAX = 250;
 
@@ -41,9 +43,9 @@ interface Told {
   readonly network: { readonly vpc?: unknown };
 }
 
-/** Whether a deployment runs a planner of its own. Dev has no fleets on EC2, so production alone does. */
+/** Whether a deployment runs a planner of its own. Dev has no fleets with GPUs, so only production does. */
 export function hasPlanner({ planner, fleets }: Pick<Told, 'planner' | 'fleets'>): boolean {
-  return planner.queueArn === undefined && Object.values(fleets).some(({ kind }) => kind === 'ec2');
+  return planner.queueArn === undefined && Object.values(fleets).some(isPlanned);
 }
 
 /**
@@ -54,7 +56,7 @@ export function checkPlanner({ planner, fleets, network }: Told, context: z.Refi
   const isOwn = hasPlanner({ planner, fleets });
   if (planner.gpusMax !== undefined && !isOwn) {
     const why =
-      planner.queueArn === undefined ? 'there is no fleet of kind: ec2' : 'planner.queueArn names another one';
+      planner.queueArn === undefined ? 'there is no fleet of kind: ec2 or eks' : 'planner.queueArn names another one';
     const message = `${planner.gpusMax}: is for the deployment's own planner, and ${why}`;
     context.addIssue({ code: 'custom', path: ['planner', 'gpusMax'], message });
   }
@@ -62,7 +64,7 @@ export function checkPlanner({ planner, fleets, network }: Told, context: z.Refi
   if (!planner.endpoint) return;
   const path = ['planner', 'endpoint'];
   if (planner.queueArn === undefined && !isOwn) {
-    const message = 'needs planner.queueArn, or a fleet of kind: ec2: it leads to nothing else';
+    const message = 'needs planner.queueArn, or a fleet of kind: ec2 or eks: it leads to nothing else';
     context.addIssue({ code: 'custom', path, message });
   }
   if (network.vpc === undefined) {
@@ -73,8 +75,10 @@ export function checkPlanner({ planner, fleets, network }: Told, context: z.Refi
 
 function checkSize(fleets: Told['fleets'], context: z.RefinementCtx): void {
   const refuse = (message: string) => context.addIssue({ code: 'custom', path: ['fleets'], message });
-  const own = Object.values(fleets).filter(({ kind }) => kind === 'ec2');
-  const options = own.reduce((sum, { options: { length } = [] }) => sum + length, 0);
-  if (own.length > FLEETS_MAX) refuse(`${own.length} are of kind ec2: one planner scales at most ${FLEETS_MAX}`);
+  const own = Object.values(fleets).filter(isPlanned);
+  const ofMachines = own.filter(({ kind }) => kind === 'ec2');
+  const options = ofMachines.reduce((sum, { options: { length } = [] }) => sum + length, 0);
+  if (own.length > FLEETS_MAX)
+    refuse(`${own.length} are of kind ${own[0]?.kind}: one planner scales at most ${FLEETS_MAX}`);
   if (options > OPTIONS_MAX) refuse(`${options} options on EC2: one planner scales at most ${OPTIONS_MAX}`);
 }

@@ -3,6 +3,7 @@ import { checkWanted } from './alarmed-models.ts';
 import { Alarms } from './alarms.ts';
 import { checkNames, Domain } from './domain.ts';
 import { checkEdges, Edges } from './edges.ts';
+import { checkEks, Eks } from './eks.ts';
 import { Encryption } from './encryption.ts';
 import { checkFleets, Fleets, Models } from './fleets.ts';
 import { InstanceTypes } from './gpu-types.ts';
@@ -30,6 +31,7 @@ export const Settings = z
     fleets: Fleets,
     instanceTypes: InstanceTypes,
     machineImages: MachineImages,
+    eks: Eks,
     sizes: Sizes,
     edges: Edges,
     nats: Nats,
@@ -50,6 +52,7 @@ export const Settings = z
   .superRefine((given, context) => {
     checkFleets(given, context);
     checkMachineImages(given, context);
+    checkEks(given, context);
     checkLaws(given, context);
     checkStackNames(given, context);
     checkWanted(given, context);

@@ -7,12 +7,12 @@ import { LoadBalancerTarget } from 'aws-cdk-lib/aws-route53-targets';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { Construct } from 'constructs';
 import { statorImage } from '../constructs/containers.ts';
-import { plannerFleetsOf, warnOfRates } from '../constructs/ec2-fleet/planner-fleets.ts';
 import type { EdgeListener } from '../constructs/edge-balancer.ts';
 import { EdgeService } from '../constructs/edge-service.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { NatsService } from '../constructs/nats-service.ts';
 import { ProductionObservability } from '../constructs/observability/observability.ts';
+import { plannedFleetsOf, warnOfRates } from '../constructs/planner/planned-fleets.ts';
 import { plannerQueueOf } from '../constructs/planner/planner-queue.ts';
 import { EVERY_PROCESS, frontendEnvironment } from '../constructs/process-environment.ts';
 import { describeFront, PublicFront } from '../constructs/public-front.ts';
@@ -144,11 +144,11 @@ export class EdgeStack extends Stack {
   }
 }
 
-/** Adds the fleets on EC2 as a planner reads them. */
+/** Adds the fleets with GPUs as a planner reads them. */
 function describeGpus(scope: Construct, settings: Settings): void {
-  const specs = plannerFleetsOf(settings);
+  const { specs } = plannedFleetsOf(settings);
   if (specs.fleets.length === 0) return;
-  warnOfRates(scope, specs);
+  warnOfRates(scope, specs.fleets);
   new CfnOutput(scope, 'PlannerFleets', { value: JSON.stringify(specs), description: 'STATOR_PLANNER_FLEETS' });
 }
 

@@ -2,22 +2,27 @@ import { CfnOutput, RemovalPolicy, Stack, type StackProps } from 'aws-cdk-lib';
 import type { Code } from 'aws-cdk-lib/aws-lambda';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import type { Construct } from 'constructs';
-import { groupNamesOf, plannerFleetsOf } from '../constructs/ec2-fleet/planner-fleets.ts';
+import { groupNamesOf } from '../constructs/ec2-fleet/planner-fleets.ts';
+import { clusterNameOf } from '../constructs/eks/eks-cluster.ts';
 import { keyOf } from '../constructs/fleet-store.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { PlannerObservability, type WatchedPlanner } from '../constructs/observability/planner-watches.ts';
 import { BusEvents } from '../constructs/planner/bus-events.ts';
 import { EventsQueue } from '../constructs/planner/events-queue.ts';
-import { PlannerFunction } from '../constructs/planner/planner-function.ts';
+import { type PlannedFleets, plannedFleetsOf } from '../constructs/planner/planned-fleets.ts';
+import { PlannerFunction, type Scaled } from '../constructs/planner/planner-function.ts';
 import { PlannerTable } from '../constructs/planner/planner-table.ts';
 import { Ticks } from '../constructs/planner/ticks.ts';
 import { Wake } from '../constructs/planner/wake.ts';
 import { followReferences } from '../constructs/stack-references.ts';
 import { reservedConcurrency, type Settings } from '../settings/index.ts';
 import type { DataStack } from './data-stack.ts';
+import type { EksStack } from './eks-stack.ts';
 
 interface PlannerStackProps extends StackProps {
   readonly data: DataStack;
+  /** Cluster of fleets on EKS. @default none: the fleets are on EC2 */
+  readonly eks?: EksStack | undefined;
   readonly code: PlannerCode;
   readonly settings: Settings;
 }
@@ -29,9 +34,10 @@ export interface PlannerCode {
 }
 
 /**
- * The planner of the fleets on EC2. Their groups come in later stacks; until then it finds none of them.
+ * The planner of the fleets with GPUs. Their groups or workloads come in later stacks; until then it finds none of
+ * them.
  *
- *     routers, machines, ticks, events ──> queue ──> function ──> Auto Scaling groups
+ *     routers, machines, ticks, events ──> queue ──> function ──> Auto Scaling groups, or workloads of a cluster
  *                                            ^          └──> table
  *     HTTP functions ──> notes in the table ──> wake
  */
@@ -41,21 +47,25 @@ export class PlannerStack extends Stack {
   /** Parts that the dashboard of the deployment shows. */
   readonly watched: WatchedPlanner;
 
-  constructor(scope: Construct, id: string, { data, code, settings, ...props }: PlannerStackProps) {
+  constructor(scope: Construct, id: string, { data, eks, code, settings, ...props }: PlannerStackProps) {
     super(scope, id, { description: 'Stator: planner of GPU fleets', ...props });
-    const { fleets } = plannerFleetsOf(settings);
+    const planned = plannedFleetsOf(settings);
+    const { fleets } = planned.specs;
     const removalPolicy = settings.retain ? RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE : RemovalPolicy.DESTROY;
     this.table = new PlannerTable(this, 'Table', { removalPolicy, encryptionKey: keyOf(this, settings) });
     const queue = new EventsQueue(this, 'Events');
     this.queue = queue.queue;
     new Ticks(this, 'Ticks', { queue: queue.queue, undelivered: queue.undelivered, fleets });
-    new BusEvents(this, 'BusEvents', { queue: queue.queue, undelivered: queue.undelivered, fleets });
+    if (planned.connector === 'ec2') {
+      const { specs } = planned;
+      new BusEvents(this, 'BusEvents', { queue: queue.queue, undelivered: queue.undelivered, fleets: specs.fleets });
+    }
     const planner = new PlannerFunction(this, 'Planner', {
       code: code.planner,
       queue,
       table: this.table,
       store: data.store,
-      groups: groupNamesOf(fleets),
+      scaled: scaledOf(planned, settings, data, eks),
       models: fleets.length,
       isReserved: reservedConcurrency(settings) !== undefined,
       logRetentionDays: settings.logRetentionDays,
@@ -77,4 +87,13 @@ export class PlannerStack extends Stack {
     followReferences(this);
     if (settings.retain) keepLogs(this);
   }
+}
+
+/** Returns what the planner scales, and how it gets there. */
+function scaledOf(planned: PlannedFleets, settings: Settings, { network }: DataStack, eks?: EksStack): Scaled {
+  if (planned.connector === 'ec2') return { kind: 'ec2', groups: groupNamesOf(planned.specs.fleets) };
+  const isPublic = settings.eks.cluster?.endpoint === 'public';
+  const clusterName = clusterNameOf(settings.name, settings.eks);
+  if (isPublic || eks === undefined) return { kind: 'eks', clusterName };
+  return { kind: 'eks', clusterName, within: { network, clusterSecurityGroupId: eks.cluster.securityGroupId } };
 }

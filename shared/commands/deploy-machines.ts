@@ -11,7 +11,7 @@ export interface MachineType {
   readonly hourUsd: number | undefined;
 }
 
-/** One way in which a fleet gets machines, as the template of its Auto Scaling group describes it. */
+/** One way in which a fleet gets machines, as its template describes it. */
 export interface MachineOption {
   readonly fleet: string;
   readonly model: string;
@@ -24,19 +24,25 @@ export interface MachineOption {
   readonly warm: number;
   readonly isWarmRunning: boolean;
   readonly diskGib: number;
+  /** Whether EKS manages the machines, for a fee. */
+  readonly isManaged: boolean;
   readonly types: readonly MachineType[];
   /** Zones that the settings name; empty = all of the deployment. */
   readonly zones: readonly string[];
 }
 
-/** Key of these facts in the metadata of a group. */
-const FACTS = 'stator:option';
+/** Resources whose metadata have these facts: a group with those of one option, a fleet of pods with those of all. */
+const FACTS = {
+  'AWS::AutoScaling::AutoScalingGroup': 'stator:option',
+  'AWS::EKS::PodIdentityAssociation': 'stator:options',
+} as const;
 
 /** Returns the options of all fleets in templates. */
 export function optionsIn(templates: readonly unknown[]): readonly MachineOption[] {
   return resourcesOf(templates).flatMap(([, { Type, Metadata }]) => {
-    const facts = fieldsOf(Metadata)[FACTS];
-    return Type === 'AWS::AutoScaling::AutoScalingGroup' && facts !== undefined ? [readOption(fieldsOf(facts))] : [];
+    const key = Object.entries(FACTS).find(([type]) => type === Type)?.[1];
+    const facts = key === undefined ? undefined : fieldsOf(Metadata)[key];
+    return facts === undefined ? [] : [facts].flat().map((each) => readOption(fieldsOf(each)));
   });
 }
 
@@ -52,6 +58,7 @@ function readOption(facts: Fields): MachineOption {
     warm: number('warm'),
     isWarmRunning: facts.warmState === 'Running',
     diskGib: number('diskGib'),
+    isManaged: facts.isAutoMode === true,
     types: listOf(facts.types).map((type) => {
       const { name, vcpus, quota, hourUsd } = fieldsOf(type);
       return {

@@ -1,4 +1,6 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -156,17 +158,24 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function, 
     await server?.stop();
   });
 
-  it('scales with a token that STS can check', async () => {
+  it('finds the cluster by EKS, and scales with a token that STS can check', async () => {
     const workloads = new FakeWorkloads(api, { clock: systemClock, startMs: 50, endMs: 50 });
     workloads.addDeployment('chat', 0);
     const tokens = new Set<string | undefined>();
     api.judge = ({ token }) => void tokens.add(token);
-    const place = { kind: 'eks', namespace: 'default', name: 'gpu', region: 'us-east-1', certificateAuthority: 'LS0K' };
-    const cluster = { ...place, endpoint: `http://127.0.0.1:${api.port}` };
+    const asked: (string | undefined)[] = [];
+    const eks = createServer(({ url, headers: { authorization } }, response) => {
+      asked.push(`${url} ${authorization?.split('/')[3]}`);
+      const described = { endpoint: `http://127.0.0.1:${api.port}`, certificateAuthority: { data: 'LS0K' } };
+      response.end(JSON.stringify({ cluster: described }));
+    });
+    await new Promise<void>((resolve) => eks.listen(0, '127.0.0.1', resolve));
+    const cluster = { kind: 'eks', namespace: 'default', name: 'gpu', region: 'us-east-1' };
     const planner = { rate_requests_per_second: 2, min_endpoint: 0, max_gpu_budget: 8 };
     const fleets = { fleets: [{ ...fleetOf('m', 'chat', cluster), planner }] };
     const env = {
       STATOR_PLANNER_CONNECTOR: 'eks',
+      AWS_ENDPOINT_URL_EKS: `http://127.0.0.1:${(eks.address() as AddressInfo).port}`,
       STATOR_PLANNER_TABLE: 'plans',
       STATOR_DYNAMODB_ENDPOINT: server.url,
       DYN_DISCOVERY_BACKEND: 'dynamodb',
@@ -183,8 +192,10 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function, 
       expect(others).toEqual([]);
       const url = Buffer.from(token.replace(/^k8s-aws-v1\./, ''), 'base64url').toString();
       expect(url).toMatch(/^https:\/\/sts\.us-east-1\.amazonaws\.com\/\?Action=GetCallerIdentity&.*x-k8s-aws-id/);
+      expect(asked).toEqual(['/clusters/gpu eks']);
     } finally {
       await runtime.stop();
+      await new Promise((resolve) => eks.close(resolve));
     }
   }, 90_000);
 });

@@ -44,7 +44,7 @@ export const ACCEPTED: readonly Accepted[] = [
   },
   {
     rule: /-IAM4\[Policy::.*AWSLambdaENIManagementAccess\]$/,
-    path: /^Front\/Http\/Role$/,
+    path: /^(Front\/Http|Planner)\/Role$/,
     reason: 'network interfaces have no name before they exist: there is no narrower policy',
   },
   {
@@ -76,7 +76,7 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'ecr:GetAuthorizationToken knows no narrower resource',
   },
   {
-    rule: /-IAM5\[Resource::arn:.*:s3:::my-models\/[a-z0-9-]+\/[0-9a-f]+(\.compile)?\/\*\]$/,
+    rule: /-IAM5\[Resource::arn:.*:s3:::my-models\/[a-z0-9.-]+\/[0-9a-f]+(\.compile)?\/\*\]$/,
     path: /^Workers\/Role\/DefaultPolicy$/,
     reason: 'files of the weights, of which the settings name the folder',
   },
@@ -99,6 +99,16 @@ export const ACCEPTED: readonly Accepted[] = [
     rule: /-IAM5\[Resource::\*\]$/,
     path: /^Image-gpu\/(BuilderRole\/DefaultPolicy|FirstImage\/CustomResourcePolicy)$/,
     reason: 'ecr:GetAuthorizationToken and ec2:DescribeImages know no narrower resource',
+  },
+  {
+    rule: /-IAM4\[Policy::.*AmazonEKS(Cluster|Compute|BlockStorage|LoadBalancing|Networking)Policy\]$/,
+    path: /^Cluster\/Cluster\/Role$/,
+    reason: 'what EKS requires to run a cluster with Auto Mode',
+  },
+  {
+    rule: /-IAM4\[Policy::.*(AmazonEKSWorkerNodeMinimalPolicy|AmazonEC2ContainerRegistryPullOnly)\]$/,
+    path: /^Cluster\/NodeRole$/,
+    reason: 'what Auto Mode requires of nodes, and nothing else',
   },
   {
     rule: /-AS3$/,

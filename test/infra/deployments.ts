@@ -1,5 +1,6 @@
 import example from '../../infra/examples/ec2.config.ts';
 import type { StatorConfig } from '../../infra/settings/index.ts';
+import { OURS } from './eks-deployments.ts';
 import { devTemplate, productionTemplates, type Resource } from './templates.ts';
 
 const CERTIFICATE = 'arn:aws:acm:eu-west-1:123456789012:certificate/a';
@@ -22,7 +23,7 @@ export const GPUS: StatorConfig = {
 /** Models of the example without laws, for deployments with only some of its fleets: a law needs a fleet. */
 export const MODELS = Object.fromEntries(Object.keys(GPUS.models ?? {}).map((model) => [model, { wanted: false }]));
 
-export const DEPLOYMENTS = ['dev', 'production', 'everything', 'gpus'] as const;
+export const DEPLOYMENTS = ['dev', 'production', 'everything', 'gpus', 'pods'] as const;
 export type Deployment = (typeof DEPLOYMENTS)[number];
 
 const CONFIGS: Readonly<Record<Deployment, StatorConfig>> = {
@@ -30,6 +31,7 @@ const CONFIGS: Readonly<Record<Deployment, StatorConfig>> = {
   production: {},
   everything: EVERYTHING,
   gpus: GPUS,
+  pods: OURS,
 };
 
 /** All resources of a deployment, each with the logical id of its stack. */

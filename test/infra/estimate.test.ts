@@ -6,6 +6,7 @@ import { quotasNeeded } from '../../shared/commands/deploy-needs.ts';
 import { type Estimate, estimateDeployment } from '../../shared/commands/estimate/estimate.ts';
 import { renderEstimate } from '../../shared/commands/estimate/text.ts';
 import { EVERYTHING, GPUS, MODELS } from './deployments.ts';
+import { CLUSTER, EKS_MODELS, type EksFleetConfig, OURS, YOURS } from './eks-deployments.ts';
 import { deployedTemplates, devTemplate } from './templates.ts';
 
 const IDLE = { requestsPerDay: 0, secondsPerRequest: 10 };
@@ -189,6 +190,43 @@ describe('the price of machines with GPUs', () => {
     const known = priced({ options, replicas }, { instanceTypes: { 'g7e.48xlarge': { hourUsd: 10 } } });
     expect(known.unpriced).toEqual([]);
     expect(dollarsOf(known.worst.parts)['more machines of chat 0-on-demand']).toBeCloseTo(3 * (7300 + disk));
+  });
+});
+
+describe('the price of fleets on EKS', () => {
+  const month = 10.49264 * 730;
+  const disk = 300 * 0.08 + 875 * 0.04 + 1000 * 0.005;
+
+  it('has the cluster that the deployment makes, and no nodes while no pod runs', () => {
+    const { idle, unpriced } = estimateDeployment(production(OURS), IDLE);
+    expect(dollarsOf(idle)['clusters of EKS']).toBeCloseTo(73);
+    expect(idle.filter(({ name }) => name.includes('machines'))).toEqual([]);
+    expect(unpriced).toEqual([]);
+    expect(dollarsOf(estimateDeployment(production(YOURS), IDLE).idle)).not.toHaveProperty('clusters of EKS');
+  });
+
+  it('is at worst that of the nodes of every option at its most, with the fee of Auto Mode', () => {
+    const worst = (config: StatorConfig) => dollarsOf(estimateDeployment(production(config), IDLE).worst.parts);
+    expect(worst(OURS)).toMatchObject({
+      'more machines of chat 0-on-demand': expect.closeTo(4 * (1.12 * month + disk)), // two replicas each
+      'more machines of chat 1-spot': expect.closeTo(8 * (1.12 * 15.06559 * 730 + disk)),
+      'more machines of large 0-on-demand': expect.closeTo(4 * (1.12 * 55.04 * 730 + disk)), // two of each replica
+    });
+    const karpenter = { cluster: { ...CLUSTER, nodes: 'karpenter' as const, nodeRole: 'Nodes' } };
+    const [plain] = [worst({ ...YOURS, eks: karpenter })];
+    expect(plain?.['more machines of chat 0-on-demand']).toBeCloseTo(4 * (month + disk));
+  });
+
+  it('is that of the nodes which the fewest replicas need', () => {
+    const chat = { ...(OURS.fleets!.chat as EksFleetConfig), replicas: { min: 3, max: 24 } };
+    const { idle } = estimateDeployment(production({ ...OURS, models: EKS_MODELS, fleets: { chat } }), IDLE);
+    expect(dollarsOf(idle)['machines of chat 0-on-demand']).toBeCloseTo(2 * (1.12 * month + disk));
+  });
+
+  it('comes with quotas for the most nodes', () => {
+    const needs = quotasNeeded(production(OURS).map(({ template }) => template));
+    const needed = Object.fromEntries(needs.map(({ code, needed: count }) => [code, count]));
+    expect(needed).toMatchObject({ 'L-DB2E81BA': 4 * 48, 'L-417A185B': 4 * 192, 'L-3819A6DF': 8 * 96 });
   });
 });
 

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { hasMoto } from '../support/aws/deployment.ts';
 import { spawnProgram } from '../support/index.ts';
 import { GPUS } from './deployments.ts';
+import { OURS } from './eks-deployments.ts';
 import { devStack, openApp, productionStacks, templatesIn } from './templates.ts';
 
 /** Rules of cfn-lint that templates break, each with its reason. */
@@ -45,14 +46,16 @@ function synthesize(): Readonly<Record<string, object>> {
   const domain = { name: 'llm.example.com', containerName: 'edge.example.com', certificateArn: CERTIFICATE };
   const edges = { function: { url: true }, container: { listener: 'public' as const, grpc: true } };
   const limits = { requestsPerAddress: 2000 };
-  const [dev, production] = [openApp(true), openApp(true)];
+  const [dev, production, onEks] = [openApp(true), openApp(true), openApp(true)];
   devStack(dev, { edges: { function: edges.function }, limits });
   const { models, network, machineImages, fleets } = GPUS;
   const stacks = templatesIn(
     productionStacks(production, { edges, domain, limits, models, network, machineImages, fleets }),
   );
+  const { Eks, Planner, ...others } = templatesIn(productionStacks(onEks, OURS));
+  const ofEks = { Eks: Eks!, 'Planner of Eks': Planner!, 'Fleet-large': others['Fleet-large']! };
   return Object.fromEntries(
-    Object.entries({ ...templatesIn(dev), ...stacks }).map(([name, template]) => [name, template.toJSON()]),
+    Object.entries({ ...templatesIn(dev), ...stacks, ...ofEks }).map(([name, template]) => [name, template.toJSON()]),
   );
 }
 
@@ -71,6 +74,9 @@ describe('the rules that CDK brings', () => {
       'Fleet-code-prefill',
       'Fleet-code-decode',
       'Fleet-mock',
+      'Eks',
+      'Planner of Eks',
+      'Fleet-large',
     ]);
   });
 });

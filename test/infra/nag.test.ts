@@ -6,6 +6,7 @@ import { AwsSolutionsChecks } from 'cdk-nag';
 import { describe, expect, it } from 'vitest';
 import { ACCEPTED, isAccepted } from './accepted-findings.ts';
 import { EVERYTHING, GPUS } from './deployments.ts';
+import { OURS, YOURS } from './eks-deployments.ts';
 import { devStack, openApp, productionStacks } from './templates.ts';
 
 /** What a deployment breaks: `RULE` or `RULE[WHAT]`, and the path of a construct below its stack. */
@@ -39,7 +40,7 @@ function findings(build: (app: App) => unknown): readonly Finding[] {
       violatingConstructs.map(({ constructPath }) => ({
         rule: ruleName,
         path: constructPath
-          .replace(/^Stator\/((Data|Planner|Edge|Ami|Fleet-[^/]+)\/(?!Service))?/, '')
+          .replace(/^Stator\/((Data|Eks|Planner|Edge|Ami|Fleet-[^/]+)\/(?!Service))?/, '')
           .replace(/\/Resource$/, ''),
       })),
     ),
@@ -57,6 +58,8 @@ describe('cdk-nag', { timeout: 60_000 }, () => {
     ['production', productionStacks],
     ['production with everything', (app: App) => productionStacks(app, EVERYTHING)],
     ['production with GPUs', (app: App) => productionStacks(app, GPUS)],
+    ['production with a cluster of EKS', (app: App) => productionStacks(app, OURS)],
+    ['production in a cluster of yours', (app: App) => productionStacks(app, YOURS)],
   ] as const)('finds nothing in %s but what a construct has a reason for', (_name, build) => {
     const found = findings((app) => build(app));
     expect(found.filter((finding) => !isAccepted(finding))).toEqual([]);

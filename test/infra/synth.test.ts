@@ -1,7 +1,10 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { podFleetsOf } from '../../infra/constructs/eks/pod-fleets.ts';
+import eksExample from '../../infra/examples/eks.config.ts';
+import { readSettings } from '../../infra/settings/index.ts';
 import { spawnNode } from '../support/index.ts';
 
 let outdir: string;
@@ -30,6 +33,15 @@ async function synthesize(
   return { code: await synth.exited, stderr: synth.stderr(), pid: synth.pid };
 }
 
+/** Returns the names of the stacks of an assembly. */
+function stacksIn(folder: string): readonly (string | undefined)[] {
+  const { artifacts } = JSON.parse(readFileSync(join(folder, 'manifest.json'), 'utf8')) as {
+    artifacts: Record<string, { type: string; properties: { stackName?: string } }>;
+  };
+  const stacks = Object.values(artifacts).filter(({ type }) => type === 'aws:cloudformation:stack');
+  return stacks.map(({ properties }) => properties.stackName).sort();
+}
+
 describe('the command that cdk runs', { timeout: 120_000 }, () => {
   it('writes a stack with the bundled function, without credentials, network or Docker, the same one beside another run', async () => {
     const folders = ['one', 'other'].map((name) => join(outdir, name));
@@ -52,11 +64,7 @@ describe('the command that cdk runs', { timeout: 120_000 }, () => {
   it('writes the stacks of the example with GPUs', async () => {
     const { code, stderr } = await synthesize({ env: 'production', config: 'infra/examples/ec2.config.ts' });
     expect(code, stderr).toBe(0);
-    const { artifacts } = JSON.parse(readFileSync(join(outdir, 'manifest.json'), 'utf8')) as {
-      artifacts: Record<string, { type: string; properties: { stackName?: string } }>;
-    };
-    const stacks = Object.values(artifacts).filter(({ type }) => type === 'aws:cloudformation:stack');
-    expect(stacks.map(({ properties }) => properties.stackName).sort()).toEqual([
+    expect(stacksIn(outdir)).toEqual([
       'Stator-Ami',
       'Stator-Data',
       'Stator-Edge',
@@ -65,6 +73,19 @@ describe('the command that cdk runs', { timeout: 120_000 }, () => {
       'Stator-Fleet-code-prefill',
       'Stator-Planner',
     ]);
+  });
+
+  it('writes the stacks of the example on EKS, and its manifests', async () => {
+    const { code, stderr } = await synthesize({ env: 'production', config: 'infra/examples/eks.config.ts' });
+    expect(code, stderr).toBe(0);
+    const ofCluster = ['Stator-Eks', 'Stator-Fleet-chat-a1', 'Stator-Fleet-large'];
+    expect(stacksIn(outdir)).toEqual(['Stator-Data', 'Stator-Edge', ...ofCluster, 'Stator-Planner']);
+    expect(readdirSync(join(outdir, 'k8s')).sort()).toEqual(ofCluster.map((name) => `${name}.yaml`));
+    const packed = readdirSync(outdir).flatMap((name) => {
+      const path = join(outdir, name, 'fleets.json');
+      return name.startsWith('asset.') && existsSync(path) ? [readFileSync(path, 'utf8')] : [];
+    });
+    expect(packed).toEqual([JSON.stringify(podFleetsOf(readSettings(eksExample, 'file')))]);
   });
 
   it.each([

@@ -3,6 +3,7 @@ import { App, type Stack } from 'aws-cdk-lib';
 import { Template } from 'aws-cdk-lib/assertions';
 import { Code } from 'aws-cdk-lib/aws-lambda';
 import type { Construct } from 'constructs';
+import type { KubectlLayer } from '../../infra/constructs/eks/eks-cluster.ts';
 import { hasPlanner, readSettings, type StatorConfig } from '../../infra/settings/index.ts';
 import { DevStack } from '../../infra/stacks/dev-stack.ts';
 import { ProductionStacks } from '../../infra/stacks/production-stacks.ts';
@@ -51,11 +52,12 @@ export function productionStacks(
   app: App,
   config: StatorConfig = {},
   rollout: 'gradual' | 'now' = 'gradual',
+  kubectl?: KubectlLayer,
 ): ProductionStacks {
   const settings = readSettings({ images: IMAGES, ...config }, 'test');
   const code = Code.fromInline(HANDLER);
   const planner = hasPlanner(settings) ? { planner: code, wake: code } : undefined;
-  return new ProductionStacks(app, 'Stator', { httpFunctionCode, planner, settings, rollout });
+  return new ProductionStacks(app, 'Stator', { httpFunctionCode, planner, kubectl, settings, rollout });
 }
 
 /** The templates of `-c env=production`, by the names of their stacks; the same objects for the same `config`. */

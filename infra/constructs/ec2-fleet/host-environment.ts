@@ -1,4 +1,5 @@
 import { type CapacityOption, type Ec2FleetSettings, marketOf } from '../../settings/index.ts';
+import { argumentsOf } from '../worker-arguments.ts';
 
 /** Names of the lifecycle hooks of every group. */
 export const HOOKS = { launch: 'launch', terminate: 'terminate' } as const;
@@ -45,20 +46,8 @@ export function hostEnvironment(
   };
 }
 
-/** Returns the arguments of each `stator worker` of a machine. What the settings give comes last, and counts. */
-export function workerArguments({ engine, weights, model, pool, ...fleet }: Ec2FleetSettings): readonly string[] {
-  const { gpusPerReplica } = engine;
-  const given = [...fleet.arguments, ...engine.args];
-  const isGiven = (flag: string) => given.some((each) => each === flag || each.startsWith(`${flag}=`));
-  const isStreamed = engine.kind === 'vllm' && weights?.mode === 'stream' && !isGiven('--load-format');
-  return [
-    `--engine=${engine.kind}`,
-    `--model=${weights === undefined ? model : WEIGHTS}`,
-    `--served-model-name=${model}`,
-    ...(pool === 'agg' ? [] : [`--disaggregation-mode=${pool}`]),
-    ...(gpusPerReplica === 1 || isGiven('--tensor-parallel-size') ? [] : [`--tensor-parallel-size=${gpusPerReplica}`]),
-    ...(isStreamed ? ['--load-format=runai_streamer'] : []),
-    ...fleet.arguments,
-    ...(engine.args.length === 0 ? [] : ['--', ...engine.args]),
-  ];
+/** Returns the arguments of each `stator worker` of a machine. */
+export function workerArguments({ weights, ...fleet }: Ec2FleetSettings): readonly string[] {
+  const place = weights === undefined ? undefined : { place: WEIGHTS, isStreamed: weights.mode === 'stream' };
+  return argumentsOf({ ...fleet, weights: place });
 }

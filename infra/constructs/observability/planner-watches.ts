@@ -1,10 +1,10 @@
 import type { MathExpression, Metric } from 'aws-cdk-lib/aws-cloudwatch';
 import { Construct } from 'constructs';
-import type { FleetSpec } from '../../../shared/planner/index.ts';
 import { groupOf } from '../../../shared/protocol/index.ts';
 import type { Settings } from '../../settings/index.ts';
 import { MINUTE } from '../metrics.ts';
 import type { EventsQueue } from '../planner/events-queue.ts';
+import type { PlannedFleet } from '../planner/planned-fleets.ts';
 import type { PlannerFunction } from '../planner/planner-function.ts';
 import type { PlannerTable } from '../planner/planner-table.ts';
 import { Alarms, type Watch } from './alarms.ts';
@@ -15,7 +15,7 @@ export interface WatchedPlanner {
   readonly queue: EventsQueue;
   readonly function: PlannerFunction;
   readonly table: PlannerTable;
-  readonly fleets: readonly FleetSpec[];
+  readonly fleets: readonly PlannedFleet[];
 }
 
 interface PlannerObservabilityProps {

@@ -12,12 +12,25 @@ import {
 } from 'aws-cdk-lib/aws-lambda';
 import { Construct } from 'constructs';
 import { arnOfGroup } from '../ec2-fleet/capacity-group.ts';
+import { admitPlanner, placeBesideCluster } from '../eks/planner-entry.ts';
 import type { FleetStore } from '../fleet-store.ts';
+import { attachmentPolicy, denyInterfaces } from '../function-interfaces.ts';
 import { createLogGroup } from '../log-groups.ts';
 import { embeddedMetric, MINUTE } from '../metrics.ts';
+import type { Network } from '../network.ts';
 import { EVERY_PROCESS } from '../process-environment.ts';
 import { type EventsQueue, PLANNING } from './events-queue.ts';
 import type { PlannerTable } from './planner-table.ts';
+
+/** Parts of a deployment that a planner scales: Auto Scaling groups, or workloads of a cluster. */
+export type Scaled =
+  | { readonly kind: 'ec2' /** Names of the groups that it may change. */; readonly groups: readonly string[] }
+  | {
+      readonly kind: 'eks';
+      readonly clusterName: string;
+      /** Network from which it enters the cluster by the cluster's security group. @default by the internet */
+      readonly within?: { readonly network: Network; readonly clusterSecurityGroupId: string } | undefined;
+    };
 
 export interface PlannerFunctionProps {
   /** Folder with `index.mjs`, which exports `handler`, and `fleets.json`, the fleets that it scales. */
@@ -25,8 +38,7 @@ export interface PlannerFunctionProps {
   readonly queue: EventsQueue;
   readonly table: PlannerTable;
   readonly store: FleetStore;
-  /** Names of the Auto Scaling groups that it may change. */
-  readonly groups: readonly string[];
+  readonly scaled: Scaled;
   /** Models that it plans for. The queue hands out the messages of each to one function at a time. */
   readonly models: number;
   /** Whether Lambda sets its concurrency apart from that of the account's other functions. */
@@ -49,25 +61,29 @@ const CONCURRENCY_MAX = 50;
 const STATEMENT_GROUPS = 10;
 
 /**
- * The function that decides how many machines each model needs, and has Auto Scaling start and end them. It runs
- * outside of the network of the workers: it calls only services of AWS.
+ * The function that decides how many workers each model needs, and has Auto Scaling or a cluster start and end them. It
+ * runs outside of the network of the workers, unless only that network reaches the cluster.
  */
 export class PlannerFunction extends Construct {
   readonly function: IFunction;
 
   constructor(scope: Construct, id: string, props: PlannerFunctionProps) {
     super(scope, id);
-    const { code, queue, table, store, models } = props;
+    const { code, queue, table, store, models, scaled } = props;
     const logGroup = createLogGroup(this, props.logRetentionDays);
+    const within = scaled.kind === 'eks' ? scaled.within : undefined;
+    const place = within && placeBesideCluster(this, within.network, within.clusterSecurityGroupId);
     const role = new Role(this, 'Role', {
       assumedBy: new ServicePrincipal('lambda.amazonaws.com'),
       description: 'Stator: planner',
+      ...(place === undefined ? {} : { managedPolicies: [attachmentPolicy()] }),
     });
     logGroup.grantWrite(role);
     queue.grantTake(role);
     table.grantPlan(role);
     store.discovery.grantOrderDrain(role);
-    allowScaling(role, this, props.groups);
+    if (scaled.kind === 'ec2') allowScaling(role, this, scaled.groups);
+    else admitPlanner(this, scaled.clusterName, role);
     const concurrency = Math.min(CONCURRENCY_MAX, Math.max(CONCURRENCY_MIN, models + 1)); // one for events of instances
     const planner = new LambdaFunction(this, 'Function', {
       description: 'Stator: planner of GPU fleets',
@@ -77,14 +93,21 @@ export class PlannerFunction extends Construct {
       architecture: Architecture.ARM_64,
       memorySize: 512,
       timeout: PLANNING,
-      environment: { ...EVERY_PROCESS, ...store.environment, STATOR_PLANNER_TABLE: table.tableName },
+      environment: {
+        ...EVERY_PROCESS,
+        ...store.environment,
+        STATOR_PLANNER_TABLE: table.tableName,
+        ...(scaled.kind === 'eks' ? { STATOR_PLANNER_CONNECTOR: 'eks' } : {}),
+      },
       role,
+      ...place,
       logGroup,
       loggingFormat: LoggingFormat.JSON,
       systemLogLevelV2: SystemLogLevel.WARN,
       ...(props.isReserved ? { reservedConcurrentExecutions: concurrency } : {}),
     });
     this.function = planner;
+    if (place !== undefined) denyInterfaces(this, role, planner.functionArn);
     new EventSourceMapping(this, 'Source', {
       target: planner,
       eventSourceArn: queue.queue.queueArn,

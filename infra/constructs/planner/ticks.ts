@@ -3,14 +3,14 @@ import { PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import { CfnSchedule } from 'aws-cdk-lib/aws-scheduler';
 import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import { Construct } from 'constructs';
-import type { FleetSpec } from '../../../shared/planner/index.ts';
 import { groupOf, PLANNER_EVENT_VERSION } from '../../../shared/protocol/index.ts';
+import type { PlannedFleet } from './planned-fleets.ts';
 
 interface TicksProps {
   readonly queue: IQueue;
   /** Takes ticks that could not be delivered. */
   readonly undelivered: IQueue;
-  readonly fleets: readonly FleetSpec[];
+  readonly fleets: readonly PlannedFleet[];
 }
 
 /** Age after which a tick is given up: the next one says the same. It is the least that EventBridge Scheduler takes. */
@@ -55,7 +55,7 @@ export class Ticks extends Construct {
  * Returns the body of a tick. EventBridge Scheduler replaces the names in angle brackets ("Adding context attributes in
  * EventBridge Scheduler"). The id of the execution tells two ticks apart, and shows that one came twice.
  */
-function tickOf({ namespace, model }: FleetSpec): object {
+function tickOf({ namespace, model }: PlannedFleet): object {
   return {
     type: 'tick',
     v: PLANNER_EVENT_VERSION,

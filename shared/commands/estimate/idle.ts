@@ -22,6 +22,7 @@ export function priceIdle(deployment: Deployment): readonly PricedPart[] {
       (PRICES.natHour + PRICES.publicAddressHour) * HOURS,
     ),
     pricePart('interface endpoints, one a zone', endpointsIn(templates), PRICES.endpointHour * HOURS),
+    pricePart('clusters of EKS', of('AWS::EKS::Cluster').length, PRICES.clusterHour * HOURS),
     pricePart('load balancers', balancers.length, PRICES.balancerHour * HOURS),
     pricePart(
       'public addresses of load balancers',

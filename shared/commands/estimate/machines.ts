@@ -33,9 +33,13 @@ export function priceMachines(options: readonly MachineOption[], spotDiscount: n
   };
 }
 
-/** Returns the cost of a machine for a month. What is reserved is paid for elsewhere, in use or not. */
+/**
+ * Returns the cost of a machine for a month. What is reserved is paid for elsewhere, in use or not. The fee for a
+ * machine that EKS manages follows from the list price, on Spot as well.
+ */
 function machineMonth(option: MachineOption, spotDiscount: number, which: 'first' | 'dearest'): number {
-  const share = option.market === 'spot' ? 1 - spotDiscount / 100 : isPrepaid(option) ? 0 : 1;
+  const bought = option.market === 'spot' ? 1 - spotDiscount / 100 : isPrepaid(option) ? 0 : 1;
+  const share = bought + (option.isManaged ? PRICES.autoModeShare : 0);
   return (hourOf(option, which) ?? 0) * share * HOURS + diskMonth(option);
 }
 

@@ -31,6 +31,8 @@ export const PRICES = {
   gp3GibMonth: 0.08,
   gp3MibsMonth: 0.04, // beyond 125 MiB/s
   gp3IopsMonth: 0.005, // beyond 3,000
+  clusterHour: 0.1, // of EKS, in the standard support of its version
+  autoModeShare: 0.12, // of the on-demand price of a node, by estimate: EKS names a price for each type
 } as const;
 
 export const HOURS = 730;

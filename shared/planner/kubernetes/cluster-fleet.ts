@@ -47,26 +47,36 @@ const pool = z
     });
   });
 
-/** A token is not sent in the clear, except within this machine. */
-function isSafe(endpoint: string): boolean {
+/** Whether a token can be sent to an address: not in the clear, except within this machine. */
+export function isSafe(endpoint: string): boolean {
   const { protocol = '', hostname = '' } = URL.canParse(endpoint) ? new URL(endpoint) : {};
   return protocol === 'https:' || (protocol === 'http:' && (hostname === '127.0.0.1' || hostname === 'localhost'));
 }
+
+const eks = z
+  .strictObject({
+    kind: z.literal('eks'),
+    namespace,
+    name,
+    /** @default `AWS_REGION` of the planner */
+    region: name.optional(),
+    /** Address of the API server. @default what EKS says, which needs the right `eks:DescribeCluster` */
+    endpoint: z.string().max(2048).refine(isSafe, 'must be the https address of the API server').optional(),
+    /** Authority of its certificate: PEM in base64, as `aws eks describe-cluster` shows it. Comes with `endpoint`. */
+    certificateAuthority: z.base64().max(65_536).optional(),
+  })
+  .superRefine(({ endpoint, certificateAuthority }, context) => {
+    if ((endpoint === undefined) === (certificateAuthority === undefined)) return;
+    const [missing, given] =
+      endpoint === undefined ? ['endpoint', 'certificateAuthority'] : ['certificateAuthority', 'endpoint'];
+    context.addIssue({ code: 'custom', path: [missing], message: `is missing: ${given} needs it` });
+  });
 
 const cluster = z.discriminatedUnion('kind', [
   /** The cluster in which the planner runs, or that of its kubeconfig. */
   z.strictObject({ kind: z.literal('kubernetes'), namespace }),
   /** A cluster of EKS, which the planner enters with the credentials of AWS. */
-  z.strictObject({
-    kind: z.literal('eks'),
-    namespace,
-    name,
-    region: name,
-    /** Address of the API server. */
-    endpoint: z.string().max(2048).refine(isSafe, 'must be the https address of the API server'),
-    /** Authority of its certificate: PEM in base64, as `aws eks describe-cluster` shows it. */
-    certificateAuthority: z.base64().max(65_536),
-  }),
+  eks,
 ]);
 
 const fleet = z.strictObject({

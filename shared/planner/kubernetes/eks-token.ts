@@ -70,6 +70,6 @@ export class EksTokens {
 }
 
 /** Returns the domain of a region's services. */
-function suffixOf(region: string): string {
+export function suffixOf(region: string): string {
   return region.startsWith('cn-') ? 'amazonaws.com.cn' : 'amazonaws.com';
 }

@@ -34,11 +34,17 @@ describe('the fleets that a planner scales in a cluster', () => {
 
   it('are in a cluster of EKS if they name it', () => {
     expect(read(inCluster(eks)).fleets[0]?.cluster).toEqual(eks);
+    const named = { kind: 'eks', namespace: 'serving', name: 'gpu' };
+    expect(read(inCluster(named)).fleets[0]?.cluster).toEqual(named); // the planner asks EKS for the rest
   });
 
   it.each([
     [inCluster({ ...eks, endpoint: 'http://example.com' }), /cluster\.endpoint .*: must be the https address/],
-    [inCluster({ ...eks, certificateAuthority: undefined }), /cluster\.certificateAuthority left out/],
+    [
+      inCluster({ ...eks, certificateAuthority: undefined }),
+      /cluster\.certificateAuthority left out: is missing: endpoint needs it/,
+    ],
+    [inCluster({ ...eks, endpoint: undefined }), /cluster\.endpoint left out: is missing: certificateAuthority needs/],
     [inCluster({ kind: 'gke', namespace: 'a' }), /cluster\.kind "gke"/],
     [inCluster({ kind: 'kubernetes', namespace: 'a/b' }), /namespace "a\/b": must be the name of a namespace/],
     [podFleets([podOption(0, { workload: 'StatefulSet/a' })]), /workload "StatefulSet\/a": must be Deployment\/NAME/],

@@ -1,0 +1,42 @@
+import type { KubeObject } from './objects.ts';
+
+/** Group of Kubernetes to which the access entry of the planner's role belongs. */
+export const PLANNER_GROUP = 'stator-planner';
+
+interface AccessProps {
+  readonly name: string;
+  readonly namespace: string;
+  /** Names of Deployments that the planner scales. */
+  readonly deployments: readonly string[];
+  /** Names of LeaderWorkerSets that it scales. */
+  readonly groups: readonly string[];
+}
+
+/** Returns the rights of a planner over the workloads of a fleet: exactly those that its connector uses. */
+export function plannerAccess({ name, namespace, deployments, groups }: AccessProps): readonly KubeObject[] {
+  const apiGroup = 'rbac.authorization.k8s.io';
+  const metadata = { name, namespace };
+  const scaling = (group: string, resource: string, names: readonly string[]) =>
+    names.length === 0
+      ? []
+      : [{ apiGroups: [group], resources: [`${resource}/scale`], resourceNames: [...names], verbs: ['get', 'update'] }];
+  return [
+    {
+      apiVersion: `${apiGroup}/v1`,
+      kind: 'Role',
+      metadata,
+      rules: [
+        ...scaling('apps', 'deployments', deployments),
+        ...scaling('leaderworkerset.x-k8s.io', 'leaderworkersets', groups),
+        { apiGroups: [''], resources: ['pods'], verbs: ['list', 'patch'] },
+      ],
+    },
+    {
+      apiVersion: `${apiGroup}/v1`,
+      kind: 'RoleBinding',
+      metadata,
+      roleRef: { apiGroup, kind: 'Role', name },
+      subjects: [{ kind: 'Group', name: PLANNER_GROUP, apiGroup }],
+    },
+  ];
+}

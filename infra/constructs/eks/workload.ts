@@ -1,0 +1,77 @@
+import type { KubeObject } from './objects.ts';
+import { startSecsMax, type WorkerPodProps, workerPod } from './worker-pod.ts';
+
+export interface WorkloadProps extends Omit<WorkerPodProps, 'arguments'> {
+  readonly name: string;
+  readonly namespace: string;
+  /** Nodes of a replica. More than one make a group of pods, of which only the first one serves. */
+  readonly nodes: number;
+  /** Returns the arguments of a pod by its place in the group. */
+  argumentsOf(place: 'leader' | 'follower'): readonly string[];
+}
+
+/**
+ * Seconds beyond the longest start after which Kubernetes calls a rollout stuck: its node starts, its image arrives.
+ */
+const ROLLOUT_MARGIN_SECS = 600;
+
+/**
+ * Returns the workload of one option. It names no number of replicas: a planner sets it, and applying the manifest
+ * again must not change it.
+ */
+export function workload(props: WorkloadProps): KubeObject {
+  return props.nodes === 1 ? deployment(props) : leaderWorkerSet(props);
+}
+
+/** Returns the kind of an option's workload and its name, as a planner names it. */
+export function referenceOf({ name, nodes }: Pick<WorkloadProps, 'name' | 'nodes'>): string {
+  return `${nodes === 1 ? 'Deployment' : 'LeaderWorkerSet'}/${name}`;
+}
+
+function deployment(props: WorkloadProps): KubeObject {
+  const { name, namespace, labels } = props;
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: { name, namespace, labels },
+    spec: {
+      progressDeadlineSeconds: startSecsMax(props) + ROLLOUT_MARGIN_SECS,
+      strategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: 1 } },
+      selector: { matchLabels: labels },
+      template: workerPod({ ...props, arguments: props.argumentsOf('leader') }),
+    },
+  };
+}
+
+/** A pod that ends takes its group with it: an engine does not survive the loss of a node. */
+function leaderWorkerSet(props: WorkloadProps): KubeObject {
+  const { name, namespace, labels, nodes } = props;
+  return {
+    apiVersion: 'leaderworkerset.x-k8s.io/v1',
+    kind: 'LeaderWorkerSet',
+    metadata: { name, namespace, labels },
+    spec: {
+      startupPolicy: 'LeaderCreated',
+      rolloutStrategy: {
+        type: 'RollingUpdate',
+        rollingUpdateConfiguration: { maxUnavailable: 0, maxSurge: 1 },
+      },
+      leaderWorkerTemplate: {
+        size: nodes,
+        restartPolicy: 'RecreateGroupOnPodRestart',
+        leaderTemplate: workerPod({ ...props, arguments: props.argumentsOf('leader') }),
+        workerTemplate: workerPod({ ...props, arguments: props.argumentsOf('follower') }),
+      },
+    },
+  };
+}
+
+/** Returns the budget that lets one pod of an option be evicted at a time. */
+export function disruptionBudget({ name, namespace, labels }: WorkloadProps): KubeObject {
+  return {
+    apiVersion: 'policy/v1',
+    kind: 'PodDisruptionBudget',
+    metadata: { name, namespace, labels },
+    spec: { maxUnavailable: 1, unhealthyPodEvictionPolicy: 'AlwaysAllow', selector: { matchLabels: labels } },
+  };
+}

@@ -1,0 +1,98 @@
+import * as z from 'zod';
+import { Engine, optionIdOf, REPLICAS_MAX, SECS_MAX, WeightsKey, WeightsUri } from './ec2-fleets.ts';
+import { Arguments, Environment } from './environment.ts';
+import { Generation, Pool } from './fleet-parts.ts';
+import { type GivenTypes, TypeName, typeOf } from './gpu-types.ts';
+import { ModelName } from './names.ts';
+
+const Option = z.strictObject({
+  /** Types of nodes. All have the same number of GPUs, with the same memory per GPU. */
+  types: z.array(TypeName).min(1).max(40),
+  market: z.enum(['on-demand', 'spot']).default('on-demand'),
+  /** Zones in which its nodes start. @default all zones of the network */
+  zones: z.array(z.string().min(1)).min(1).max(6).optional(),
+  /** Most replicas of the model on these nodes. */
+  max: z.int().min(1).max(REPLICAS_MAX),
+});
+
+const Weights = z.strictObject({
+  /** Folder from which the engine reads the weights while it starts. */
+  uri: WeightsUri,
+  /** Key of KMS that encrypts the bucket. @default one of S3's own */
+  keyArn: WeightsKey,
+});
+
+/** Workers with GPUs, in pods of a cluster of EKS. Each option is a workload, whose nodes start for its pods. */
+export const EksFleet = z.strictObject({
+  kind: z.literal('eks'),
+  /** Name of a model in `models`. */
+  model: ModelName,
+  /** Part of a request that its workers do. */
+  pool: Pool,
+  /** Suffix of the namespace of its workers: another generation of the fleet may run beside this one. @default none */
+  generation: Generation,
+  /** `gpusPerReplica` above the GPUs of a node makes a replica of several nodes, for vLLM only. */
+  engine: Engine,
+  /** Weights of the model, for vLLM. @default none: the image has them, or the engine downloads them */
+  weights: Weights.optional(),
+  /** Ways to get nodes. The first that has room is taken; the later ones make up for what it lacks. */
+  options: z.array(Option).min(1).max(8),
+  /** Replicas of the model, of all options together. */
+  replicas: z.strictObject({
+    min: z.int().min(0).max(REPLICAS_MAX).default(0),
+    max: z.int().min(1).max(REPLICAS_MAX),
+  }),
+  /**
+   * Time from a new pod to its first answer, with the start of its node. A pod that takes twice as long is given up.
+   */
+  startSecs: z.int().min(30).max(SECS_MAX).default(600),
+  /** Longest time that running answers get when their pod ends. */
+  drainSecs: z.int().min(0).max(SECS_MAX).default(300),
+  /** Further settings of the workers, by their variables. */
+  environment: Environment,
+  /** Further settings of the workers that have only a flag. */
+  arguments: Arguments,
+});
+
+/** Settings of a fleet on EKS, with their defaults. */
+export type EksFleetSettings = z.infer<typeof EksFleet>;
+/** One option of such a fleet. */
+export type PodOption = EksFleetSettings['options'][number];
+
+/**
+ * Returns the names of the workloads of a fleet, in the order of its options, which are those of their node pools and
+ * budgets, too. Another generation has other ones.
+ */
+export function workloadNamesOf(name: string, { generation, options }: EksFleetSettings): readonly string[] {
+  const start = [name, ...(generation === undefined ? [] : [generation])];
+  return options.map((option, at) => [...start, optionIdOf(option, at)].join('-'));
+}
+
+/** Place of a replica of an option on nodes. */
+export interface ReplicaPlace {
+  /** Nodes of a replica; more than one = each replica is a group of pods. */
+  readonly nodes: number;
+  /** GPUs of each of its pods. */
+  readonly gpusPerPod: number;
+  /** Replicas that share a node. */
+  readonly perNode: number;
+  /** GPUs of a node. */
+  readonly gpusPerNode: number;
+}
+
+/** Returns how replicas of an option lie on its nodes. Its types have facts, and all have as many GPUs. */
+export function placeOf(
+  { types: [first = ''] }: Pick<PodOption, 'types'>,
+  { engine }: Pick<EksFleetSettings, 'engine'>,
+  types: GivenTypes,
+): ReplicaPlace {
+  const gpusPerNode = typeOf(first, types)?.gpus ?? 1;
+  const nodes = Math.max(1, Math.ceil(engine.gpusPerReplica / gpusPerNode));
+  const gpusPerPod = Math.ceil(engine.gpusPerReplica / nodes);
+  return { nodes, gpusPerPod, perNode: Math.max(1, Math.floor(gpusPerNode / gpusPerPod)), gpusPerNode };
+}
+
+/** Returns the nodes that a number of replicas of an option takes. */
+export function nodesOf(replicas: number, { nodes, perNode }: ReplicaPlace): number {
+  return nodes > 1 ? replicas * nodes : Math.ceil(replicas / perNode);
+}

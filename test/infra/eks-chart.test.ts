@@ -1,0 +1,174 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { machineToCome, resolveConfig } from '../../shared/config/index.ts';
+import { environmentOf, type Manifest, readManifests, workloadsOf } from '../support/kube/manifests.ts';
+import {
+  CLUSTER,
+  deployEks,
+  EKS_MODELS,
+  type EksFleetConfig,
+  type KubeDocument,
+  OURS,
+  YOURS,
+} from './eks-deployments.ts';
+
+const python = process.env.STATOR_TEST_KUBERNETES_SCHEMAS_PYTHON ?? '';
+const CHAT = OURS.fleets?.chat as EksFleetConfig;
+
+/** A fleet with the values of the pool `chat` of the chart's example for vLLM, whose longest start is 1800 s. */
+const LIKE_CHART: EksFleetConfig = {
+  kind: 'eks',
+  model: 'Qwen/Qwen3-32B',
+  engine: { ...CHAT.engine, gpusPerReplica: 1 },
+  options: [{ types: ['g6.xlarge'], max: 2 }],
+  replicas: { max: 2 },
+  startSecs: 900,
+  drainSecs: 300,
+};
+const { objects } = deployEks({ ...OURS, models: EKS_MODELS, fleets: { chat: LIKE_CHART } });
+const ofChart = readManifests(readFileSync('deploy/kubernetes/manifests/vllm.yaml', 'utf8'));
+const [here] = workloadsIn(objects('Fleet-chat'));
+const there = workloadsOf(ofChart).find(({ name }) => name === 'stator-worker-chat');
+
+/** Returns the Deployments of a manifest. A node pool has a template, too. */
+function workloadsIn(all: readonly KubeDocument[]) {
+  return workloadsOf(all.filter(({ kind }) => kind === 'Deployment') as unknown as readonly Manifest[]);
+}
+
+/** Fields that differ, and why. */
+const DIFFERENCES = {
+  pod: {
+    serviceAccountName: 'each fleet has a role of its own',
+    automountServiceAccountToken: 'workers are found in a table, and not by the API of Kubernetes',
+    nodeSelector: 'each option has its own nodes',
+    topologySpreadConstraints: 'labels',
+    containers: 'compared by itself',
+  },
+  container: {
+    image: 'the settings name it',
+    args: 'the settings of a fleet',
+    env: 'compared by itself',
+    resources: 'a share of the smallest node',
+  },
+  environment: {
+    DYN_DISCOVERY_BACKEND: 'dynamodb',
+    DYN_KUBE_DISCOVERY_MODE: 'of Kubernetes',
+    POD_NAMESPACE: 'of Kubernetes',
+    POD_UID: 'of Kubernetes',
+    DYN_NAMESPACE: 'the default',
+    NATS_SERVER: 'in ECS',
+    NATS_AUTH_USERNAME: 'comes with the secret',
+    NATS_AUTH_PASSWORD: 'comes with the secret',
+    STATOR_PLANE_TOKEN: 'the worker reads its secrets itself',
+    STATOR_PLANE_TOKEN_PREVIOUS: 'the worker reads its secrets itself',
+  },
+} as const;
+const without = (object: object, differences: object) =>
+  Object.fromEntries(Object.entries(object).filter(([key]) => !Object.hasOwn(differences, key)));
+
+describe('a worker on EKS and a worker of the Helm chart', { timeout: 120_000 }, () => {
+  it('have the same security, drain and volumes', () => {
+    expect(without(here!.pod, DIFFERENCES.pod)).toEqual(without(there!.pod, DIFFERENCES.pod));
+  });
+
+  it('have the same probes, ports and mounts', () => {
+    expect(without(here!.container, DIFFERENCES.container)).toEqual(without(there!.container, DIFFERENCES.container));
+  });
+
+  it('spread over zones and machines alike', () => {
+    const spreadOf = ({ pod }: typeof here & object) =>
+      (pod as unknown as { topologySpreadConstraints: readonly object[] }).topologySpreadConstraints.map((each) =>
+        without(each, { labelSelector: 'labels' }),
+      );
+    expect(spreadOf(here!)).toEqual(spreadOf(there!));
+  });
+
+  it('have the same variables, except for those by which they find their fleet', () => {
+    const facts = new Proxy({}, { get: () => 'a' }) as Readonly<Record<string, string>>;
+    const known = without(environmentOf(here!.container, facts), {
+      ...DIFFERENCES.environment,
+      AWS_REGION: 'of AWS',
+      DYN_LOG: 'of the deployment',
+      STATOR_DISCOVERY_TABLE: 'of the deployment',
+      STATOR_HOST_FACTS: 'the market of the option',
+      STATOR_NATS_SECRET: 'the worker reads its secrets itself',
+      STATOR_NATS_STREAM_REPLICAS: 'in ECS',
+      STATOR_PLANE_TOKEN_SECRET: 'the worker reads its secrets itself',
+    });
+    expect(known).toEqual(without(environmentOf(there!.container, facts), DIFFERENCES.environment));
+  });
+
+  it('roll out and are evicted alike', () => {
+    const deploymentOf = (all: readonly KubeDocument[] | readonly Manifest[], name: string) =>
+      all.find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === name)?.spec as Record<
+        string,
+        unknown
+      >;
+    const budgetOf = (all: readonly KubeDocument[] | readonly Manifest[], name: string) =>
+      all.find(({ kind, metadata }) => kind === 'PodDisruptionBudget' && metadata.name === name)?.spec as object;
+    const own = { replicas: 'a planner sets it', selector: 'labels', template: 'compared by itself' };
+    const mine = objects('Fleet-chat');
+    expect(without(deploymentOf(mine, 'chat-0-on-demand'), own)).toEqual(
+      without(deploymentOf(ofChart, 'stator-worker-chat'), own),
+    );
+    expect(without(budgetOf(mine, 'chat-0-on-demand'), own)).toEqual(
+      without(budgetOf(ofChart, 'stator-worker-chat'), own),
+    );
+  });
+
+  it('accept all their flags and variables', () => {
+    const facts = { 'metadata.name': 'chat-0' };
+    for (const { container } of workloadsIn(deployEks().objects('Fleet-chat-a1'))) {
+      const [command, ...argv] = container.args;
+      // Values of the deployment in their places.
+      const env = Object.fromEntries(
+        Object.entries(environmentOf(container, facts)).map(([name, value]) => [
+          name,
+          value.replace('$(POD_NAME)', 'chat-0'),
+        ]),
+      );
+      expect(command).toBe('worker');
+      const { warnings } = resolveConfig('worker', argv, env, { surroundings: machineToCome('worker', env, argv) });
+      expect(warnings).toEqual([]);
+    }
+  });
+});
+
+const VALIDATE = `
+import json, sys, kubernetes_validate
+for item in json.load(sys.stdin):
+    try: kubernetes_validate.validate(item, sys.argv[1], strict=True)
+    except Exception as e: print(item["kind"], item["metadata"]["name"], e)
+`;
+/** Kinds that Kubernetes itself has; the others are of Karpenter, of EKS and of LeaderWorkerSet. */
+const OF_OTHERS = ['NodePool', 'NodeClass', 'EC2NodeClass', 'LeaderWorkerSet'];
+
+describe.skipIf(python === '')('each object of a manifest', () => {
+  it.each(['1.35', '1.37'])(
+    'has the fields that Kubernetes %s knows',
+    (version) => {
+      const karpenter = { cluster: { ...CLUSTER, nodes: 'karpenter' as const, nodeRole: 'Nodes' } };
+      const deployments = [deployEks(), deployEks({ ...YOURS, eks: karpenter })];
+      const all = deployments.flatMap((each) => ['Eks', 'Fleet-chat-a1', 'Fleet-large'].flatMap(each.objects));
+      const pods = all.flatMap(({ kind, metadata, spec }) =>
+        kind === 'LeaderWorkerSet' ? podsOf(metadata.name, spec) : [],
+      );
+      const known = [...all.filter(({ kind }) => !OF_OTHERS.includes(kind)), ...pods];
+      expect(known.length).toBeGreaterThan(10);
+      const input = JSON.stringify(known);
+      expect(execFileSync(python, ['-c', VALIDATE, version], { encoding: 'utf8', input })).toBe('');
+    },
+    120_000,
+  );
+});
+
+/** Returns the pods of a group as objects that Kubernetes knows. */
+function podsOf(name: string, spec: KubeDocument['spec']): readonly KubeDocument[] {
+  const { leaderTemplate, workerTemplate } = spec.leaderWorkerTemplate as Record<string, KubeDocument>;
+  return [leaderTemplate, workerTemplate].flatMap((template) =>
+    template === undefined
+      ? []
+      : [{ ...template, apiVersion: 'v1', kind: 'Pod', metadata: { ...template.metadata, name } }],
+  );
+}

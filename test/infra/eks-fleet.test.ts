@@ -1,0 +1,305 @@
+import { Annotations, Match } from 'aws-cdk-lib/assertions';
+import { describe, expect, it } from 'vitest';
+import { podFleetsOf } from '../../infra/constructs/eks/pod-fleets.ts';
+import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
+import { parsePlannerConfig } from '../../shared/planner/config.ts';
+import { readClusterFleets } from '../../shared/planner/kubernetes/cluster-fleet.ts';
+import type { ManifestContainer } from '../support/kube/manifests.ts';
+import { deployEks, EKS_MODELS, type EksFleetConfig, type KubeDocument, OURS, YOURS } from './eks-deployments.ts';
+import { openApp, productionStacks, productionTemplates, statementsOf } from './templates.ts';
+
+const CHAT = OURS.fleets?.chat as EksFleetConfig;
+const EXAMPLE = deployEks();
+
+/** The objects of `chat` in the example, with what differs. */
+const chat = (more: Partial<EksFleetConfig> = {}, beside: StatorConfig = {}): readonly KubeDocument[] =>
+  deployEks({ ...OURS, models: EKS_MODELS, ...beside, fleets: { chat: { ...CHAT, ...more } } }).objects(
+    more.generation === undefined && 'generation' in more ? 'Fleet-chat' : 'Fleet-chat-a1',
+  );
+const ofKind = (objects: readonly KubeDocument[], kind: string) => objects.filter((each) => each.kind === kind);
+const pick = (objects: readonly KubeDocument[], kind: string) => ofKind(objects, kind)[0]!;
+
+interface Pod {
+  readonly metadata: { readonly annotations: object };
+  readonly spec: { readonly containers: readonly [ManifestContainer]; readonly [field: string]: unknown };
+}
+const podOf = ({ spec }: KubeDocument): Pod => spec.template as Pod;
+const environmentOf = (pod: Pod) =>
+  Object.fromEntries(pod.spec.containers[0].env.map(({ name, value, valueFrom }) => [name, value ?? valueFrom]));
+
+describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
+  it('has a workload, a node pool and a budget for each option, and names no number of pods', () => {
+    const objects = EXAMPLE.objects('Fleet-chat-a1');
+    const named = (kind: string) => ofKind(objects, kind).map(({ metadata: { name } }) => name);
+    for (const kind of ['Deployment', 'NodePool', 'PodDisruptionBudget'])
+      expect(named(kind), kind).toEqual(['chat-a1-0-on-demand', 'chat-a1-1-spot']);
+    for (const { spec } of ofKind(objects, 'Deployment')) expect(spec).not.toHaveProperty('replicas');
+    for (const { kind, metadata } of objects)
+      expect(metadata.namespace, kind).toBe(kind === 'NodePool' ? undefined : 'stator');
+  });
+
+  it('starts nodes of the types, the market and the zones of the option, which no other pod may use', () => {
+    const [first, spot] = ofKind(EXAMPLE.objects('Fleet-chat-a1'), 'NodePool');
+    expect(spot!.spec).toEqual({
+      template: {
+        spec: {
+          nodeClassRef: { group: 'eks.amazonaws.com', kind: 'NodeClass', name: 'stator-gpu' },
+          requirements: [
+            { key: 'node.kubernetes.io/instance-type', operator: 'In', values: ['g6e.12xlarge', 'g6e.24xlarge'] },
+            { key: 'karpenter.sh/capacity-type', operator: 'In', values: ['spot'] },
+            { key: 'kubernetes.io/arch', operator: 'In', values: ['amd64'] },
+            { key: 'topology.kubernetes.io/zone', operator: 'In', values: ['eu-west-1a', 'eu-west-1b'] },
+          ],
+          taints: [{ key: 'nvidia.com/gpu', effect: 'NoSchedule' }],
+          expireAfter: '480h',
+          terminationGracePeriod: '1200s',
+        },
+      },
+      limits: { 'nvidia.com/gpu': '36' }, // 16 replicas with two GPUs, one more for an update, by nodes of four
+      disruption: { consolidationPolicy: 'WhenEmpty', consolidateAfter: '5m', budgets: [{ nodes: '1' }] },
+    });
+    expect(JSON.stringify(first)).not.toContain('topology.kubernetes.io/zone');
+    expect(first!.spec).toMatchObject({ limits: { 'nvidia.com/gpu': '20' } });
+  });
+
+  it('gives a node the time of a long drain', () => {
+    expect(pick(chat({ drainSecs: 1500 }), 'NodePool').spec).toMatchObject({
+      template: { spec: { terminationGracePeriod: '1800s' } },
+    });
+  });
+
+  it('runs pods on the nodes of their option, with their share of the smallest type', () => {
+    const [first, spot] = ofKind(EXAMPLE.objects('Fleet-chat-a1'), 'Deployment').map(podOf);
+    expect(spot!.spec).toMatchObject({
+      nodeSelector: { 'karpenter.sh/nodepool': 'chat-a1-1-spot' },
+      tolerations: [{ key: 'nvidia.com/gpu', operator: 'Exists', effect: 'NoSchedule' }],
+    });
+    // Two pods on a node with 48 cores and 384 GiB.
+    expect(first!.spec.containers[0]).toMatchObject({
+      resources: { requests: { cpu: '18000m', memory: '144Gi' }, limits: { memory: '144Gi', 'nvidia.com/gpu': 2 } },
+    });
+    expect(first!.metadata.annotations).toEqual({ 'karpenter.sh/do-not-disrupt': 'true' });
+  });
+
+  it('starts workers that find the deployment, and tell the planner which pod they are', () => {
+    const pod = podOf(ofKind(EXAMPLE.objects('Fleet-chat-a1'), 'Deployment')[1]!);
+    expect(environmentOf(pod)).toMatchObject({
+      POD_NAME: { fieldRef: { fieldPath: 'metadata.name' } },
+      AWS_REGION: '<stator:AWS_REGION>',
+      DYN_DISCOVERY_BACKEND: 'dynamodb',
+      STATOR_DISCOVERY_TABLE: '<stator:STATOR_DISCOVERY_TABLE>',
+      NATS_SERVER: expect.stringContaining('nats://nats-0.stator.internal:4222'),
+      STATOR_NATS_SECRET: '<stator:STATOR_NATS_SECRET>',
+      STATOR_PLANE_TOKEN_SECRET: '<stator:STATOR_PLANE_TOKEN_SECRET>',
+      DYN_NAMESPACE_WORKER_SUFFIX: 'a1',
+      STATOR_ENGINE_START_TIMEOUT_SECS: '960',
+      STATOR_HOST_FACTS: '{"instance_id":"$(POD_NAME)","group":"chat-a1-1-spot","market":"spot"}',
+    });
+    const [first] = pod.spec.containers[0].env;
+    expect(first?.name).toBe('POD_NAME'); // Kubernetes puts a variable into later ones only
+    expect(pod.spec.containers[0].args).toEqual([
+      'worker',
+      '--engine=vllm',
+      '--model=s3://my-models/qwen3-32b/9216db5/',
+      '--served-model-name=Qwen/Qwen3-32B',
+      '--tensor-parallel-size=2',
+      '--load-format=runai_streamer',
+      '--',
+      '--max-model-len',
+      '32768',
+    ]);
+  });
+
+  it('takes further settings of the workers, and refuses those that do not go together', () => {
+    const pod = podOf(pick(chat({ environment: { DYN_TOOL_CALL_PARSER: 'hermes' } }), 'Deployment'));
+    expect(environmentOf(pod)).toMatchObject({ DYN_TOOL_CALL_PARSER: 'hermes' });
+    const pools = { prefill: { ...CHAT, pool: 'prefill' as const }, decode: { ...CHAT, pool: 'decode' as const } };
+    expect(() => productionStacks(openApp(), { ...OURS, models: EKS_MODELS, fleets: pools })).toThrow(
+      'fleets.prefill: --kv-transfer-config is required for a prefill worker',
+    );
+  });
+
+  it('has groups of pods if a replica spans several nodes, of which only the first one serves', () => {
+    const set = pick(EXAMPLE.objects('Fleet-large'), 'LeaderWorkerSet');
+    expect(set).toMatchObject({
+      apiVersion: 'leaderworkerset.x-k8s.io/v1',
+      metadata: { name: 'large-0-on-demand', namespace: 'stator' },
+      spec: {
+        startupPolicy: 'LeaderCreated',
+        rolloutStrategy: { rollingUpdateConfiguration: { maxUnavailable: 0, maxSurge: 1 } },
+        leaderWorkerTemplate: { size: 2, restartPolicy: 'RecreateGroupOnPodRestart' },
+      },
+    });
+    expect(set.spec).not.toHaveProperty('replicas');
+    const { leaderTemplate, workerTemplate } = set.spec.leaderWorkerTemplate as Record<string, Pod>;
+    const ofNodes = ['--nnodes=2', '--node-rank=$(LWS_WORKER_INDEX)', '--master-addr=$(LWS_LEADER_ADDRESS)'];
+    const argsOf = (pod: Pod | undefined) => pod!.spec.containers[0].args;
+    expect(argsOf(leaderTemplate).slice(-4)).toEqual(['--', ...ofNodes]);
+    expect(argsOf(leaderTemplate)).toContain('--tensor-parallel-size=16');
+    expect(argsOf(leaderTemplate)).not.toContain('--headless');
+    expect(argsOf(workerTemplate).slice(-5)).toEqual(['--headless', '--', ...ofNodes]);
+    expect(leaderTemplate!.spec.containers[0]).toMatchObject({ resources: { limits: { 'nvidia.com/gpu': 8 } } });
+    expect(pick(EXAMPLE.objects('Fleet-large'), 'NodePool').spec).toMatchObject({
+      limits: { 'nvidia.com/gpu': '48' }, // two replicas and one more, of 16 GPUs each
+    });
+  });
+
+  it('gives the planner exactly the rights that its connector uses', () => {
+    const rulesOf = (stack: string) => pick(EXAMPLE.objects(stack), 'Role').rules;
+    const pods = { apiGroups: [''], resources: ['pods'], verbs: ['list', 'patch'] };
+    expect(rulesOf('Fleet-chat-a1')).toEqual([
+      {
+        apiGroups: ['apps'],
+        resources: ['deployments/scale'],
+        resourceNames: ['chat-a1-0-on-demand', 'chat-a1-1-spot'],
+        verbs: ['get', 'update'],
+      },
+      pods,
+    ]);
+    expect(rulesOf('Fleet-large')).toEqual([
+      {
+        apiGroups: ['leaderworkerset.x-k8s.io'],
+        resources: ['leaderworkersets/scale'],
+        resourceNames: ['large-0-on-demand'],
+        verbs: ['get', 'update'],
+      },
+      pods,
+    ]);
+    expect(pick(EXAMPLE.objects('Fleet-large'), 'RoleBinding')).toMatchObject({
+      roleRef: { kind: 'Role', name: 'stator-large-planner' },
+      subjects: [{ kind: 'Group', name: 'stator-planner' }],
+    });
+  });
+
+  it('is the same in a cluster of yours, except for the nodes that Karpenter starts', () => {
+    const yours = deployEks(YOURS).objects('Fleet-chat-a1');
+    expect(yours).toEqual(EXAMPLE.objects('Fleet-chat-a1'));
+    const cluster = { ...(YOURS.eks?.cluster as object), nodes: 'karpenter', nodeRole: 'Nodes' };
+    const karpenter = deployEks({ ...YOURS, eks: { cluster } } as StatorConfig).objects('Fleet-chat-a1');
+    const [pool] = ofKind(karpenter, 'NodePool');
+    expect(pool!.spec).toMatchObject({
+      template: { spec: { nodeClassRef: { group: 'karpenter.k8s.aws', kind: 'EC2NodeClass' } } },
+    });
+    const others = (objects: readonly KubeDocument[]) => objects.filter(({ kind }) => kind !== 'NodePool');
+    expect(others(karpenter)).toEqual(others(yours));
+  });
+});
+
+describe('the role of the pods', { timeout: 120_000 }, () => {
+  const { templates } = EXAMPLE;
+  const actionsOf = (stack: string) =>
+    statementsOf(templates[stack]!, /^WorkersRole/).flatMap(({ Action }) => [Action].flat());
+
+  it('is for the service account of the fleet in its cluster only', () => {
+    templates['Fleet-chat-a1']!.hasResourceProperties('AWS::EKS::PodIdentityAssociation', {
+      ClusterName: 'Stator',
+      Namespace: 'stator',
+      ServiceAccount: 'stator-chat-a1',
+      RoleArn: { 'Fn::GetAtt': [Match.stringLikeRegexp('^WorkersRole'), 'Arn'] },
+    });
+    expect(pick(EXAMPLE.objects('Fleet-chat-a1'), 'ServiceAccount')).toMatchObject({
+      metadata: { name: 'stator-chat-a1' },
+      automountServiceAccountToken: false,
+    });
+    const trusted = Object.values(templates['Fleet-chat-a1']!.findResources('AWS::IAM::Role')).map(
+      ({ Properties }) => Properties.AssumeRolePolicyDocument.Statement as object[],
+    );
+    expect(trusted).toEqual([
+      [
+        {
+          Effect: 'Allow',
+          Action: ['sts:AssumeRole', 'sts:TagSession'],
+          Principal: { Service: 'pods.eks.amazonaws.com' },
+          Condition: {
+            StringEquals: {
+              'aws:RequestTag/eks-cluster-arn': { 'Fn::Join': ['', expect.arrayContaining([':cluster/Stator'])] },
+              'aws:RequestTag/kubernetes-namespace': 'stator',
+              'aws:RequestTag/kubernetes-service-account': 'stator-chat-a1',
+            },
+          },
+        },
+      ],
+    ]);
+  });
+
+  it('has the rights that a worker and its engine need', () => {
+    expect(actionsOf('Fleet-chat-a1').sort()).toEqual([
+      'dynamodb:BatchGetItem',
+      'dynamodb:DeleteItem',
+      'dynamodb:GetItem',
+      'dynamodb:Query',
+      'dynamodb:UpdateItem',
+      's3:GetObject',
+      's3:ListBucket',
+      'secretsmanager:GetSecretValue',
+    ]);
+    expect(statementsOf(templates['Fleet-chat-a1']!).filter(({ Resource: of }) => of === '*')).toEqual([]);
+  });
+
+  it('reads only the folder of its weights', () => {
+    const statements = statementsOf(templates['Fleet-large']!, /^WorkersRole/).filter(({ Action }) =>
+      String(Action).startsWith('s3:'),
+    );
+    expect(statements.map(({ Resource: of }) => JSON.stringify(of).match(/(?<=:s3:::)[^"]+/g))).toEqual([
+      ['my-models/deepseek-v3.1/c0b8a1e/*'],
+      ['my-models'],
+    ]);
+    expect(statements[1]).toMatchObject({
+      Condition: { StringLike: { 's3:prefix': ['deepseek-v3.1/c0b8a1e/*'] } },
+    });
+  });
+});
+
+describe('the fleets on EKS that a planner gets', { timeout: 120_000 }, () => {
+  const specs = podFleetsOf(readSettings(OURS, 'file'));
+
+  it('are those that a planner reads, with the settings that its law takes', () => {
+    const { fleets } = readClusterFleets(JSON.stringify(specs), 'STATOR_PLANNER_FLEETS');
+    expect(fleets.map(({ namespace, model }) => [namespace, model])).toEqual([
+      ['dynamo-a1', 'Qwen/Qwen3-32B'],
+      ['dynamo', 'deepseek-ai/DeepSeek-V3.1'],
+    ]);
+    for (const { planner } of fleets) expect(() => parsePlannerConfig(planner ?? {})).not.toThrow();
+  });
+
+  it('name the workloads of the manifests, and the cluster whose address the planner asks for', () => {
+    expect(specs.fleets).toMatchObject([
+      {
+        cluster: { kind: 'eks', namespace: 'stator', name: 'Stator' },
+        pools: {
+          decode: {
+            options: [
+              { id: '0-on-demand', workload: 'Deployment/chat-a1-0-on-demand', market: 'on-demand', min: 0, max: 8 },
+              { id: '1-spot', workload: 'Deployment/chat-a1-1-spot', market: 'spot', max: 16 },
+            ],
+            ...{ gpusPerReplica: 2, startSecs: 480, drainSecs: 300, unschedulableSecs: 300 },
+          },
+        },
+        planner: { mode: 'agg', min_endpoint: 0, start_at_zero: true, max_gpu_budget: 48, rate_requests_per_second: 2 },
+      },
+      { pools: { decode: { options: [{ workload: 'LeaderWorkerSet/large-0-on-demand' }], gpusPerReplica: 16 } } },
+    ]);
+    const [yours] = podFleetsOf(readSettings(YOURS, 'file')).fleets;
+    expect(yours?.cluster).toMatchObject({ name: 'gpus' });
+  });
+
+  it('are an output of the edge, and models whose first request waits', () => {
+    const { Edge: edge } = productionTemplates(OURS);
+    const { PlannerFleets: output } = edge!.findOutputs('PlannerFleets');
+    expect(JSON.parse(output?.Value as string)).toEqual(specs);
+    expect(JSON.stringify(edge!.toJSON())).toContain('dynamo-a1#Qwen/Qwen3-32B,dynamo#deepseek-ai/DeepSeek-V3.1');
+  });
+});
+
+it('warns of an image that a tag names', { timeout: 120_000 }, () => {
+  const engine = { ...CHAT.engine, image: 'registry.example/worker:1' };
+  const { children } = productionStacks(openApp(), {
+    ...OURS,
+    models: EKS_MODELS,
+    fleets: { chat: { ...CHAT, engine } },
+  }).node;
+  Annotations.fromStack(children.find(({ node }) => node.id === 'Fleet-chat-a1') as never).hasWarning(
+    '*',
+    Match.stringLikeRegexp('^fleets.chat.engine.image: registry.example/worker:1: a tag'),
+  );
+});

@@ -1,0 +1,121 @@
+import { describe, expect, it } from 'vitest';
+import config from '../../infra/examples/eks.config.ts';
+import { readSettings, SettingsError } from '../../infra/settings/index.ts';
+import { CLUSTER, YOURS } from './eks-deployments.ts';
+
+const MODELS = { models: { m: {} } };
+const IMAGE = `registry.example/worker@sha256:${'0'.repeat(64)}`;
+const ADMINS = { eks: { admins: ['arn:aws:iam::123456789012:role/Operators'] } };
+const ZONED = { network: { availabilityZones: ['eu-west-1a', 'eu-west-1b', 'eu-west-1c'] } };
+
+/** A fleet of one option, with what differs. */
+const fleet = (option: object = {}, more: object = {}) => ({
+  kind: 'eks',
+  model: 'm',
+  engine: { image: IMAGE },
+  options: [{ types: ['g6e.12xlarge'], max: 4, ...option }],
+  replicas: { max: 4 },
+  ...more,
+});
+const reading = (a: object, more: object = {}) =>
+  readSettings({ ...MODELS, ...ADMINS, ...more, fleets: { a } }, 'file');
+const engine = (more: object) => fleet({}, { engine: { image: IMAGE, ...more } });
+
+describe('the settings of a fleet on EKS', () => {
+  it('have a default for each', () => {
+    const { fleets, eks } = reading(fleet());
+    expect(fleets.a).toMatchObject({
+      pool: 'agg',
+      engine: { kind: 'vllm', gpusPerReplica: 1, args: [] },
+      options: [{ market: 'on-demand' }],
+      replicas: { min: 0, max: 4 },
+      startSecs: 600,
+      drainSecs: 300,
+    });
+    expect(eks).toMatchObject({ namespace: 'stator', diskGib: 300, publicCidrs: [], apply: false });
+  });
+
+  it('take what the example has, in a cluster of the deployment and in one of yours', () => {
+    for (const each of [config, YOURS])
+      expect(Object.keys(readSettings(each, 'file').fleets)).toEqual(['chat', 'large']);
+    expect(() => reading(fleet(), { eks: { apply: true } })).not.toThrow(); // no person needs to enter the cluster
+  });
+
+  it.each<[object, string]>([
+    [
+      fleet({ types: ['g6e.12xlarg'] }),
+      'options.0.types.0: g6e.12xlarg: no known type with GPUs; did you mean g6e.12xlarge?',
+    ],
+    [
+      fleet({ types: ['g6e.12xlarge', 'g6e.48xlarge'] }),
+      'options.0.types.1: g6e.48xlarge: has 8 GPUs of 45776 MiB, and g6e.12xlarge has 4 GPUs of 45776 MiB: allowed are types alike in both',
+    ],
+    [
+      engine({ gpusPerReplica: 3 }),
+      'options.0.types.0: g6e.12xlarge: has 4 GPUs, and engine.gpusPerReplica is 3: one must be a multiple of the other',
+    ],
+    [
+      engine({ gpusPerReplica: 8, kind: 'sglang' }),
+      'options.0.types.0: g6e.12xlarge: has 4 GPUs, and engine.gpusPerReplica is 8: only engine.kind vllm has replicas of several nodes',
+    ],
+    [fleet({ market: 'reservation' }), 'options.0.market: "reservation": allowed are "on-demand"|"spot"'],
+    [fleet({ zones: ['eu-west-1d'] }), 'options.0.zones.0: eu-west-1d: no zone of the network'],
+    [fleet({}, { replicas: { min: 5, max: 4 } }), 'replicas.min: 5: must be at most replicas.max (4)'],
+    [
+      fleet({}, { replicas: { max: 5 } }),
+      'replicas.max: 5: the max of all options have room for 4: allowed are 1 to 4',
+    ],
+    [
+      fleet({}, { engine: { image: IMAGE, kind: 'sglang' }, weights: { uri: 's3://my-models/a/' } }),
+      'weights: engine.kind sglang does not read weights from a bucket: put them into the image',
+    ],
+    [
+      fleet({}, { environment: { DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: 5 } }),
+      'environment.DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: is not allowed: it is drainSecs of the fleet',
+    ],
+    [fleet({}, { warmPool: {} }), 'warmPool: unknown key; known are kind, model, pool'],
+  ])('are refused with the field, the value and what is allowed: %#', (given, message) => {
+    expect(() => reading(given, ZONED)).toThrow(SettingsError);
+    expect(() => reading(given, ZONED)).toThrow(`file: fleets.a.${message}`);
+  });
+
+  it('need a name that objects of Kubernetes can have', () => {
+    const named = (name: string) => () => readSettings({ ...MODELS, ...ADMINS, fleets: { [name]: fleet() } }, 'file');
+    expect(named('Chat')).toThrow('file: fleets.Chat: names objects of Kubernetes: must be lower-case letters');
+    expect(named('a'.repeat(40))).toThrow(
+      /a workload would be a+-0-on-demand, which has 52 characters: allowed are 46/,
+    );
+  });
+});
+
+describe('the settings of a cluster', () => {
+  const yours = (more: object = {}) => ({ ...YOURS, eks: { cluster: { ...CLUSTER, ...more } } });
+  const withEks = (eks: object) => ({ ...config, eks });
+
+  it.each<[object, string]>([
+    [withEks({}), 'eks.admins: is empty: without apply, someone must be let into the cluster to apply the manifests'],
+    [withEks({ admins: ['Operators'] }), 'eks.admins.0: must be an ARN'],
+    [
+      withEks({ ...ADMINS.eks, publicCidrs: ['all'] }),
+      'eks.publicCidrs.0: must be a range of addresses, as 203.0.113.0/24',
+    ],
+    [withEks({ ...ADMINS.eks, namespace: 'a/b' }), 'eks.namespace: must be the name of a namespace; it is "a/b"'],
+    [withEks({ ...ADMINS.eks, version: 'v1' }), 'eks.version: must be a version of Kubernetes, as 1.36; it is "v1"'],
+    [withEks({ cluster: CLUSTER }), 'eks.cluster: needs network.vpc, the VPC of the cluster'],
+    [yours({ securityGroupId: 'a' }), 'eks.cluster.securityGroupId: must be the id of a security group'],
+    [yours({ nodes: 'karpenter' }), 'eks.cluster.nodeRole: is missing: nodes: karpenter needs the name of the role'],
+    [{ ...YOURS, eks: { cluster: CLUSTER, ...ADMINS.eks } }, 'eks.admins: is for a cluster that the deployment makes'],
+    [{ ...YOURS, eks: { cluster: CLUSTER, version: '1.36' } }, 'eks.version: is for a cluster that the deployment'],
+    [{ eks: { apply: true } }, 'eks: is for fleets of kind: eks, and there is none'],
+  ])('are refused with what to do: %#', (given, message) => {
+    expect(() => readSettings(given, 'file')).toThrow(`file: ${message}`);
+  });
+
+  it('are refused beside fleets on EC2, which another planner scales', () => {
+    const machines = { ...fleet(), kind: 'ec2', model: 'other' };
+    const both = { models: { m: {}, other: {} }, ...ADMINS, fleets: { a: fleet(), b: machines } };
+    expect(() => readSettings(both, 'file')).toThrow(
+      'file: fleets: has kinds ec2 and eks: one planner scales one of them',
+    );
+  });
+});
