@@ -6,17 +6,13 @@ export interface WorkerSettings extends Pick<Ec2FleetSettings, 'engine' | 'model
   readonly weights?: { readonly place: string; readonly isStreamed: boolean } | undefined;
 }
 
-/**
- * Returns the arguments of each `stator worker` of a fleet. What the settings give comes last, and counts.
- * @param ofNodes further arguments of an engine that spans several nodes
- */
-export function argumentsOf(worker: WorkerSettings, ofNodes: readonly string[] = []): readonly string[] {
+/** Returns the arguments of each `stator worker` of a fleet. What the settings give comes last, and counts. */
+export function argumentsOf(worker: WorkerSettings): readonly string[] {
   const { engine, weights, model, pool } = worker;
   const { gpusPerReplica } = engine;
   const given = [...worker.arguments, ...engine.args];
   const isGiven = (flag: string) => given.some((each) => each === flag || each.startsWith(`${flag}=`));
   const isStreamed = engine.kind === 'vllm' && weights?.isStreamed === true && !isGiven('--load-format');
-  const passed = [...ofNodes, ...engine.args];
   return [
     `--engine=${engine.kind}`,
     `--model=${weights === undefined ? model : weights.place}`,
@@ -25,6 +21,6 @@ export function argumentsOf(worker: WorkerSettings, ofNodes: readonly string[] =
     ...(gpusPerReplica === 1 || isGiven('--tensor-parallel-size') ? [] : [`--tensor-parallel-size=${gpusPerReplica}`]),
     ...(isStreamed ? ['--load-format=runai_streamer'] : []),
     ...worker.arguments,
-    ...(passed.length === 0 ? [] : ['--', ...passed]),
+    ...(engine.args.length === 0 ? [] : ['--', ...engine.args]),
   ];
 }

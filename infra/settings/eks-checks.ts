@@ -34,6 +34,7 @@ export function problemsOfEksFleet(name: string, fleet: EksFleetSettings, around
     ...problemsOfReplicas(fleet),
     ...problemsOfWeights(fleet),
     ...problemsOfEnvironment(fleet),
+    ...problemsOfArguments(fleet),
   ];
 }
 
@@ -61,14 +62,25 @@ function problemsOfTypes({ types }: PodOption, fleet: EksFleetSettings, around: 
   return first === undefined ? [] : [...known.unequal, ...problemsOfGpus(...first, fleet)];
 }
 
-/** Refuses replicas that leave GPUs of a node idle, and those of several nodes that the engine cannot start. */
+/** Refuses replicas that leave GPUs of a node idle. */
 function problemsOfGpus(name: string, { gpus }: GpuType, { engine }: EksFleetSettings): readonly Problem[] {
-  const { gpusPerReplica, kind } = engine;
-  const has = `${name}: has ${gpus} GPUs, and engine.gpusPerReplica is ${gpusPerReplica}`;
-  if (gpus % gpusPerReplica !== 0 && gpusPerReplica % gpus !== 0)
-    return [{ path: ['types', 0], message: `${has}: one must be a multiple of the other` }];
-  if (gpusPerReplica <= gpus || kind === 'vllm') return [];
-  return [{ path: ['types', 0], message: `${has}: only engine.kind vllm has replicas of several nodes` }];
+  const { gpusPerReplica } = engine;
+  if (gpus % gpusPerReplica === 0 || gpusPerReplica % gpus === 0) return [];
+  const message = `${name}: has ${gpus} GPUs, and engine.gpusPerReplica is ${gpusPerReplica}: one must be a multiple of the other`;
+  return [{ path: ['types', 0], message }];
+}
+
+/** Flags by which the manifest tells the parts of an engine on several nodes of each other. */
+const OF_GROUPS = ['--nnodes', '--node-rank', '--master-addr', '--master-port', '--dist-init-addr', '--headless'];
+
+function problemsOfArguments({ engine, arguments: given }: EksFleetSettings): readonly Problem[] {
+  const problemsIn = (all: readonly string[], path: readonly string[]) =>
+    all.flatMap((each, at) => {
+      const flag = each.replace(/[= ].*/, '').replaceAll('_', '-');
+      const message = `${each}: is not allowed: it follows from engine.gpusPerReplica and the types`;
+      return OF_GROUPS.includes(flag) ? [{ path: [...path, at], message }] : [];
+    });
+  return [...problemsIn(given, ['arguments']), ...problemsIn(engine.args, ['engine', 'args'])];
 }
 
 function problemsOfReplicas({ replicas, options }: EksFleetSettings): readonly Problem[] {

@@ -31,7 +31,7 @@ export const EksFleet = z.strictObject({
   pool: Pool,
   /** Suffix of the namespace of its workers: another generation of the fleet may run beside this one. @default none */
   generation: Generation,
-  /** `gpusPerReplica` above the GPUs of a node makes a replica of several nodes, for vLLM only. */
+  /** `gpusPerReplica` above the GPUs of a node makes a replica of several nodes. */
   engine: Engine,
   /** Weights of the model, for vLLM. @default none: the image has them, or the engine downloads them */
   weights: Weights.optional(),

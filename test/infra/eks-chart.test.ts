@@ -13,6 +13,13 @@ import {
   YOURS,
 } from './eks-deployments.ts';
 
+interface Pod {
+  readonly spec: {
+    readonly containers: readonly [{ readonly args: readonly string[] }];
+    readonly [field: string]: unknown;
+  };
+}
+
 const python = process.env.STATOR_TEST_KUBERNETES_SCHEMAS_PYTHON ?? '';
 const CHAT = OURS.fleets?.chat as EksFleetConfig;
 
@@ -44,6 +51,7 @@ const DIFFERENCES = {
     nodeSelector: 'each option has its own nodes',
     topologySpreadConstraints: 'labels',
     containers: 'compared by itself',
+    volumes: 'compared by itself',
   },
   container: {
     image: 'the settings name it',
@@ -68,8 +76,42 @@ const without = (object: object, differences: object) =>
   Object.fromEntries(Object.entries(object).filter(([key]) => !Object.hasOwn(differences, key)));
 
 describe('a worker on EKS and a worker of the Helm chart', { timeout: 120_000 }, () => {
-  it('have the same security, drain and volumes', () => {
+  it('have the same security, drain and volumes, except that downloads get the part of the disk that is left', () => {
     expect(without(here!.pod, DIFFERENCES.pod)).toEqual(without(there!.pod, DIFFERENCES.pod));
+    const volumesOf = ({ pod }: typeof here & object) =>
+      (pod as unknown as { volumes: readonly { name: string }[] }).volumes.map((each) =>
+        each.name === 'models' ? { name: each.name } : each,
+      );
+    expect(volumesOf(here!)).toEqual(volumesOf(there!));
+  });
+
+  it('are groups of pods alike, if an engine spans several nodes', () => {
+    const groupIn = (all: readonly KubeDocument[]) => all.find(({ kind }) => kind === 'LeaderWorkerSet')!.spec;
+    const large: EksFleetConfig = {
+      ...LIKE_CHART,
+      engine: { ...CHAT.engine, kind: 'sglang', gpusPerReplica: 16, args: [] },
+      options: [{ types: ['p5.48xlarge'], max: 1 }],
+      replicas: { max: 1 },
+      startSecs: 1800,
+    };
+    const config = { ...OURS, models: EKS_MODELS, fleets: { large } };
+    const mine = groupIn(deployEks(config).objects('Fleet-large'));
+    const text = readFileSync('deploy/kubernetes/manifests/multi-node.yaml', 'utf8');
+    const theirs = groupIn(readManifests(text) as unknown as readonly KubeDocument[]);
+    const own = { replicas: 'a planner sets it', rolloutStrategy: 'an update of the example has no spare GPUs' };
+    const templates = { leaderTemplate: 'compared by itself', workerTemplate: 'compared by itself' };
+    const groupOf = (spec: KubeDocument['spec']) => spec.leaderWorkerTemplate as Record<string, Pod>;
+    expect(without({ ...mine, leaderWorkerTemplate: without(groupOf(mine), templates) }, own)).toEqual(
+      without({ ...theirs, leaderWorkerTemplate: without(groupOf(theirs), templates) }, own),
+    );
+    for (const name of Object.keys(templates)) {
+      const [one, other] = [groupOf(mine)[name]!.spec, groupOf(theirs)[name]!.spec];
+      expect(without(one, DIFFERENCES.pod), name).toEqual(without(other, DIFFERENCES.pod));
+      const [mineMain, theirMain] = [one.containers[0], other.containers[0]];
+      expect(without(mineMain, DIFFERENCES.container), name).toEqual(without(theirMain, DIFFERENCES.container));
+      const ofGroup = (args: readonly string[]) => args.slice(args.indexOf('--nnodes=$(LWS_GROUP_SIZE)'));
+      expect(ofGroup(mineMain.args), name).toEqual(ofGroup(theirMain.args));
+    }
   });
 
   it('have the same probes, ports and mounts', () => {

@@ -132,12 +132,16 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
     });
     expect(set.spec).not.toHaveProperty('replicas');
     const { leaderTemplate, workerTemplate } = set.spec.leaderWorkerTemplate as Record<string, Pod>;
-    const ofNodes = ['--nnodes=2', '--node-rank=$(LWS_WORKER_INDEX)', '--master-addr=$(LWS_LEADER_ADDRESS)'];
     const argsOf = (pod: Pod | undefined) => pod!.spec.containers[0].args;
-    expect(argsOf(leaderTemplate).slice(-4)).toEqual(['--', ...ofNodes]);
+    expect(argsOf(leaderTemplate).slice(-5)).toEqual([
+      '--load-format=runai_streamer',
+      '--nnodes=$(LWS_GROUP_SIZE)',
+      '--node-rank=$(LWS_WORKER_INDEX)',
+      '--master-addr=$(LWS_LEADER_ADDRESS)',
+      '--distributed-executor-backend=mp',
+    ]);
     expect(argsOf(leaderTemplate)).toContain('--tensor-parallel-size=16');
-    expect(argsOf(leaderTemplate)).not.toContain('--headless');
-    expect(argsOf(workerTemplate).slice(-5)).toEqual(['--headless', '--', ...ofNodes]);
+    expect(argsOf(workerTemplate)).toEqual([...argsOf(leaderTemplate), '--headless']);
     expect(leaderTemplate!.spec.containers[0]).toMatchObject({ resources: { limits: { 'nvidia.com/gpu': 8 } } });
     expect(pick(EXAMPLE.objects('Fleet-large'), 'NodePool').spec).toMatchObject({
       limits: { 'nvidia.com/gpu': '48' }, // two replicas and one more, of 16 GPUs each

@@ -55,8 +55,8 @@ describe('the settings of a fleet on EKS', () => {
       'options.0.types.0: g6e.12xlarge: has 4 GPUs, and engine.gpusPerReplica is 3: one must be a multiple of the other',
     ],
     [
-      engine({ gpusPerReplica: 8, kind: 'sglang' }),
-      'options.0.types.0: g6e.12xlarge: has 4 GPUs, and engine.gpusPerReplica is 8: only engine.kind vllm has replicas of several nodes',
+      engine({ args: ['--nnodes', '2'] }),
+      'engine.args.0: --nnodes: is not allowed: it follows from engine.gpusPerReplica and the types',
     ],
     [fleet({ market: 'reservation' }), 'options.0.market: "reservation": allowed are "on-demand"|"spot"'],
     [fleet({ zones: ['eu-west-1d'] }), 'options.0.zones.0: eu-west-1d: no zone of the network'],

@@ -263,7 +263,8 @@ describe.skipIf(helm === '' || python === '')('each object of the Helm chart', (
       const rendered = examples.flatMap(([, args]) => readManifests(renderChart(helm, ...args)));
       const known = rendered.filter(({ kind }) => kind !== 'ServiceMonitor'); // of the Prometheus operator
       const shown = PAGE.filter(({ text }) => /^apiVersion:/m.test(text)).flatMap(({ text }) => readManifests(text));
-      const ofPage = shown.filter(({ kind }) => kind !== undefined && kind !== 'ScaledObject');
+      // Kubernetes itself does not know objects of KEDA and Karpenter.
+      const ofPage = shown.filter(({ kind }) => kind !== undefined && !['ScaledObject', 'NodePool'].includes(kind));
       const objects = [...known, ...ofPage].flatMap((each) =>
         each.kind === 'LeaderWorkerSet' ? templatesOf(each) : [each],
       );

@@ -159,23 +159,37 @@ function workloadOf(
     nodePool: name,
     gpus: place.gpusPerPod,
     perNode: place.perNode,
+    isGroup: place.nodes > 1,
+    diskGib: props.diskGib,
     node: smallest(option, types),
     startSecs: fleet.startSecs,
     drainSecs: fleet.drainSecs,
   };
 }
 
-/**
- * Returns the arguments of a pod. In a group, the controller of the group says which place a pod has, and where the
- * first one is.
- */
 function podArguments(fleet: EksFleetSettings, nodes: number, place: 'leader' | 'follower'): readonly string[] {
   const { weights } = fleet;
-  const worker = { ...fleet, weights: weights === undefined ? undefined : { place: weights.uri, isStreamed: true } };
-  if (nodes === 1) return argumentsOf(worker);
-  const common = [`--nnodes=${nodes}`, '--node-rank=$(LWS_WORKER_INDEX)', '--master-addr=$(LWS_LEADER_ADDRESS)'];
-  const isFollower = place === 'follower';
-  return argumentsOf({ ...worker, arguments: [...fleet.arguments, ...(isFollower ? ['--headless'] : [])] }, common);
+  const ofGroup = nodes === 1 ? [] : [...groupArguments(fleet), ...(place === 'follower' ? ['--headless'] : [])];
+  return argumentsOf({
+    ...fleet,
+    weights: weights === undefined ? undefined : { place: weights.uri, isStreamed: true },
+    arguments: [...fleet.arguments, ...ofGroup],
+  });
+}
+
+/** Port on which the parts of an engine of SGLang find each other. */
+const SGLANG_PORT = 20_000;
+
+/**
+ * Returns the arguments by which the parts of an engine find each other. The controller of a group tells each pod how
+ * many there are, which place it has, and where the first one is.
+ */
+function groupArguments({ engine, arguments: given }: EksFleetSettings): readonly string[] {
+  const common = ['--nnodes=$(LWS_GROUP_SIZE)', '--node-rank=$(LWS_WORKER_INDEX)'];
+  if (engine.kind === 'sglang') return [...common, `--dist-init-addr=$(LWS_LEADER_ADDRESS):${SGLANG_PORT}`];
+  const executor = '--distributed-executor-backend';
+  const isGiven = [...given, ...engine.args].some((each) => each.startsWith(executor));
+  return [...common, '--master-addr=$(LWS_LEADER_ADDRESS)', ...(isGiven ? [] : [`${executor}=mp`])];
 }
 
 /** Returns the cores and memory that every type of an option has. */

@@ -6,6 +6,8 @@ const PORTS = { plane: 8800, status: 9100 } as const;
 const PROBE_SECS = { startup: 5, liveness: 10, readiness: 2 } as const;
 /** Seconds for an engine to stop after its drain. */
 const STOP_SECS = 60;
+/** Seconds that an engine which is down gets to come back. */
+const ENGINE_BACK_SECS = 120;
 /** Seconds after which streams of a stopping worker move to another one, if the drain is not shorter. */
 const MOVE_SECS = 60;
 /** Start that takes as many times the usual one has failed. */
@@ -27,6 +29,10 @@ export interface WorkerPodProps {
   readonly gpus: number;
   /** Pods that share a node. */
   readonly perNode: number;
+  /** Whether several pods make up a worker. They stay near each other. */
+  readonly isGroup: boolean;
+  /** Disk of the node, GiB. */
+  readonly diskGib: number;
   /** Cores and memory of the smallest type of node. */
   readonly node: { readonly vcpus: number; readonly memoryGib: number };
   /** Usual time of a start, in seconds. */
@@ -78,20 +84,31 @@ export function workerPod(props: WorkerPodProps): object {
       },
       nodeSelector: { 'karpenter.sh/nodepool': props.nodePool },
       tolerations: [{ key: GPU_TAINT.key, operator: 'Exists', effect: GPU_TAINT.effect }],
-      topologySpreadConstraints: [spread('topology.kubernetes.io/zone'), spread('kubernetes.io/hostname')],
+      ...(props.isGroup
+        ? {}
+        : {
+            topologySpreadConstraints: [spread('topology.kubernetes.io/zone'), spread('kubernetes.io/hostname')],
+          }),
       terminationGracePeriodSeconds: props.drainSecs + STOP_SECS,
       containers: [container(props)],
       volumes: [
         { name: 'tmp', emptyDir: { sizeLimit: '32Gi' } },
         { name: 'shm', emptyDir: { medium: 'Memory', sizeLimit: '8Gi' } },
-        { name: 'models', emptyDir: { sizeLimit: '100Gi' } },
+        { name: 'models', emptyDir: { sizeLimit: `${modelsGibOf(props)}Gi` } },
       ],
     },
   };
 }
 
+/** GiB of a node's disk for its system, images and other files of pods. */
+const SYSTEM_GIB = 64;
+
+/** Returns the size of the volume for downloads: a pod's part of the disk. */
+function modelsGibOf({ diskGib, perNode }: WorkerPodProps): number {
+  return Math.floor((diskGib - SYSTEM_GIB) / perNode);
+}
+
 function container(props: WorkerPodProps): object {
-  const { drainSecs } = props;
   const looks = (secs: number, every: number) => Math.ceil(secs / every);
   const health = { path: '/health', port: 'status' };
   return {
@@ -109,12 +126,12 @@ function container(props: WorkerPodProps): object {
       periodSeconds: PROBE_SECS.startup,
       failureThreshold: looks(startSecsMax(props), PROBE_SECS.startup),
     },
-    // /live fails as /health does, also while a worker drains by order of a planner. So it may fail for as long.
+    // /live fails while the engine is down, but not while a worker drains.
     livenessProbe: {
       httpGet: { path: '/live', port: 'status' },
       periodSeconds: PROBE_SECS.liveness,
       timeoutSeconds: 5,
-      failureThreshold: looks(drainSecs + STOP_SECS, PROBE_SECS.liveness),
+      failureThreshold: looks(ENGINE_BACK_SECS, PROBE_SECS.liveness),
     },
     readinessProbe: { httpGet: health, periodSeconds: PROBE_SECS.readiness, timeoutSeconds: 2, failureThreshold: 2 },
     resources: resourcesOf(props),
