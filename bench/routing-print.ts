@@ -4,7 +4,7 @@ import type { Measured, TunedDynamo } from '../shared/simulate/tune/tune.ts';
 import { nameOf, type RoutingRow } from './routing-rows.ts';
 
 /** One line of the file of results. The last line of a row and side counts. */
-export type ResultLine = { readonly row: string; readonly seeds: string; readonly wallMs: number } & (
+export type ResultLine = { readonly row: string; readonly seeds: string; readonly cpuMs: number } & (
   | { readonly side: 'stator'; readonly result: Measured }
   | { readonly side: 'dynamo'; readonly result: TunedDynamo }
 );

@@ -1,5 +1,5 @@
 /** Widest line of a report on a terminal. */
-const COLUMNS_MAX = 100;
+export const COLUMNS_MAX = 100;
 
 /** Breaks `text` at blanks into lines of at most `width`; a longer word has a line of its own. */
 export function wrapText(text: string, width = COLUMNS_MAX): string {

@@ -1,5 +1,5 @@
 import { FIGURE_TITLES, type Figure } from '../report/figures.ts';
-import { fitTable, wrapText } from '../report/text-layout.ts';
+import { COLUMNS_MAX, fitTable, wrapText } from '../report/text-layout.ts';
 import type { Measured, TunedDynamo } from './tune.ts';
 
 /** A comparison of the cost model `stator` with the best settings of Dynamo's formula. */
@@ -10,6 +10,9 @@ export interface TuneReport {
   readonly dynamo: TunedDynamo;
   readonly wallMs: number;
 }
+
+/** Columns of the names of figures beside their settings. */
+const NAME_COLUMNS = 14;
 
 const FIGURES = Object.keys(FIGURE_TITLES) as readonly Figure[];
 
@@ -36,22 +39,21 @@ export function renderTuneText(report: TuneReport): string {
     dynamo.defaults[figure].toFixed(0),
   ]);
   const head = Object.entries(about).map(([name, value]) => `${name} ${value}`);
-  const settings = FIGURES.map((figure) => `${FIGURE_TITLES[figure].padEnd(14)}${flagsOf(dynamo.best[figure])}`);
+  const settings = FIGURES.map((figure) => FIGURE_TITLES[figure].padEnd(NAME_COLUMNS) + flagsOf(dynamo.best[figure]));
   return [
     wrapText(head.join(', ')),
     '',
     fitTable([['', 'stator', 'best of dynamo', 'stator to best', 'dynamo defaults'], ...rows]),
     '',
     `The best of ${dynamo.tried} settings of Dynamo's formula, simulated in ${(wallMs / 1000).toFixed(1)} s:`,
-    ...settings.map((setting) => wrapText(setting)),
+    ...settings,
     '',
   ].join('\n');
 }
 
 function flagsOf({ setting }: TunedDynamo['best'][Figure]): string {
-  return Object.entries(setting)
-    .map(([flag, value]) => `--${flag}=${value}`)
-    .join(' ');
+  const flags = Object.entries(setting).map(([flag, value]) => `--${flag}=${value}`);
+  return wrapText(flags.join(' '), COLUMNS_MAX - NAME_COLUMNS).replaceAll('\n', `\n${' '.repeat(NAME_COLUMNS)}`);
 }
 
 function percent(share: number): string {

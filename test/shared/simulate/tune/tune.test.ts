@@ -64,11 +64,17 @@ describe('the settings of the search', () => {
 
 describe('the report of a search', () => {
   const figures = (ttftMean: number) => ({ ttftMean, ttftP99: 500, e2eMean: 4000, hitRate: 0.5 });
-  const best = { value: 100, setting: { 'router-cost-model': 'dynamo', 'router-prefill-load-scale': '8' } };
+  const setting = { 'router-cost-model': 'dynamo', 'router-prefill-load-scale': '8' };
+  const best = { value: 100, setting };
+  const queued = { ...setting, 'router-queue-threshold': '0.5', 'router-queue-policy': 'wspt' };
   const report = {
     about: { workload: 'tenants', workers: 4 },
     stator: figures(90),
-    dynamo: { tried: 30, best: { ttftMean: best, ttftP99: best, e2eMean: best }, defaults: figures(200) },
+    dynamo: {
+      tried: 30,
+      best: { ttftMean: best, ttftP99: best, e2eMean: { ...best, setting: queued } },
+      defaults: figures(200),
+    },
     wallMs: 1500,
   };
 
@@ -78,6 +84,7 @@ describe('the report of a search', () => {
     expect(text).toMatch(/TTFT mean ms +90 +100 +-10\.0 % +200\n/);
     expect(text).toContain('TTFT mean ms  --router-cost-model=dynamo --router-prefill-load-scale=8\n');
     expect(text).toContain('The best of 30 settings');
+    expect(text).toContain('\n              --router-queue-policy=wspt');
     for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
   });
 
