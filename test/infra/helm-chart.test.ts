@@ -22,6 +22,12 @@ const EVERYTHING = [
   ...['workers.first.cache.claim=models', 'networkPolicy.clients[0].ipBlock.cidr=10.0.0.0/8'],
 ].flatMap((value) => ['--set', value]);
 const DRA = 'GPUs by DRA';
+/** Values of workers behind gateways that ask an endpoint picker. */
+const PICKED = [
+  ...['endpointPicker.enabled=true', 'endpointPicker.fallbacks=1'],
+  ...['endpointPicker.gateways[0].namespaceSelector.matchLabels.name=gateways'],
+  ...['workers.mock.engine=mocker', 'workers.mock.model=stator-mini', 'workers.mock.drainSecs=90'],
+].flatMap((value) => ['--set', value]);
 /** Values of workers that need two pods, and of one that a scaler of the operator scales. */
 const GROUPS = [
   ...['planner.enabled=true', 'planner.config.rate_requests_per_second=2', 'planner.config.advisory=true'],
@@ -44,6 +50,9 @@ const RENDERED: readonly (readonly [name: string, args: readonly string[]])[] = 
     [...EVERYTHING, '--set', 'nats.enabled=false,nats.url=tls://other:4222,nats.tls.ca=ca,nats.tls.client=mine'],
   ],
   ['workers of two pods', [...GROUPS, '--set', 'events=zmq']],
+  ['an endpoint picker', PICKED],
+  ['an endpoint picker and ZeroMQ', [...PICKED, '--set', 'events=zmq']],
+  ['an endpoint picker and NATS with TLS', [...PICKED, '--set', 'nats.tls.secret=nats-certificate']],
   ['NATS of your own', [...EVERYTHING, '--set', 'nats.enabled=false,nats.url=nats://other:4222,nats.users=true']],
 ];
 /** Blocks of YAML of the page about Kubernetes. */
@@ -153,6 +162,11 @@ describe.skipIf(helm === '')('the Helm chart', () => {
       'workers.a.engine=vllm,workers.a.model=m,workers.a.nodes=2,workers.a.arguments[0]=--node_rank=1',
       /workers\.a\.arguments: the chart sets --node_rank=1/,
     ],
+    ['endpointPicker.enabled=true,apiKeys.secret=keys', /endpointPicker\.enabled: .*apiKeys\.secret/],
+    [
+      'endpointPicker.enabled=true,endpointPicker.env.STATOR_ENDPOINT_PICKER_PORT=1',
+      /endpointPicker\.env\.STATOR_ENDPOINT_PICKER_PORT/,
+    ],
     ['secret=', /\/secret/],
   ])('refuses %s by its name', (value, message) => {
     expect(refusal(value)).toMatch(message);
@@ -193,6 +207,25 @@ describe.skipIf(helm === '')('the Helm chart', () => {
       STATOR_PLANNED_MODELS: 'dynamo#o',
     });
     expect(workloads.find(({ name }) => name === 'stator-worker-own')?.replicas).toBeUndefined();
+  });
+
+  it('runs an endpoint picker, and a frontend beside each worker whose endpoints its pool names', () => {
+    const manifests = readManifests(renderChart(helm, ...PICKED));
+    const named = (kind: string, name: string) =>
+      manifests.find((each) => each.kind === kind && each.metadata.name === name);
+    expect(named('InferencePool', 'stator')).toMatchObject({
+      apiVersion: 'inference.networking.k8s.io/v1',
+      spec: {
+        selector: { matchLabels: { 'app.kubernetes.io/component': 'worker' } },
+        targetPorts: [{ number: 8000 }],
+        endpointPickerRef: { name: 'stator-picker', port: { number: 9002 } },
+      },
+    });
+    expect(named('Service', 'stator-picker')).toMatchObject({ spec: { ports: [{ port: 9002 }, { port: 8000 }] } });
+    const beside = workloadsOf(manifests).find(({ container }) => container.name === 'http');
+    expect(beside?.name).toBe('stator-worker-mock');
+    const env = beside && environmentOf(beside.container, FACTS);
+    expect(env).toMatchObject({ DYN_ROUTER_MODE: 'direct', DYN_HTTP_PORT: '8000' });
   });
 
   it('gives processes no key of the NATS server of the chart', () => {
@@ -248,6 +281,9 @@ function templatesOf({ metadata, spec }: Manifest): readonly object[] {
   }));
 }
 
+/** Kinds of the Prometheus operator, KEDA, Karpenter and the Gateway API inference extension. */
+const FOREIGN: ReadonlySet<string> = new Set(['ServiceMonitor', 'ScaledObject', 'NodePool', 'InferencePool']);
+
 const VALIDATE = `
 import json, sys, kubernetes_validate
 for item in json.load(sys.stdin):
@@ -261,10 +297,9 @@ describe.skipIf(helm === '' || python === '')('each object of the Helm chart', (
     (version) => {
       const examples = RENDERED.filter(([name]) => name !== DRA || version !== '1.30');
       const rendered = examples.flatMap(([, args]) => readManifests(renderChart(helm, ...args)));
-      const known = rendered.filter(({ kind }) => kind !== 'ServiceMonitor'); // of the Prometheus operator
+      const known = rendered.filter(({ kind }) => !FOREIGN.has(kind));
       const shown = PAGE.filter(({ text }) => /^apiVersion:/m.test(text)).flatMap(({ text }) => readManifests(text));
-      // Kubernetes itself does not know objects of KEDA and Karpenter.
-      const ofPage = shown.filter(({ kind }) => kind !== undefined && !['ScaledObject', 'NodePool'].includes(kind));
+      const ofPage = shown.filter(({ kind }) => kind !== undefined && !FOREIGN.has(kind));
       const objects = [...known, ...ofPage].flatMap((each) =>
         each.kind === 'LeaderWorkerSet' ? templatesOf(each) : [each],
       );

@@ -16,7 +16,10 @@ const NAMESPACE = 'serving';
 const PROBE_MS = 200;
 const START_MS_MAX = 90_000;
 /** Variables with ports of a container, which this machine replaces by free ones. */
-const PORTS = ['DYN_HTTP_PORT', 'STATOR_GRPC_PORT', 'DYN_TCP_RPC_PORT', 'DYN_SYSTEM_PORT', 'PLANNER_PROMETHEUS_PORT'];
+const PORTS = [
+  ...['DYN_HTTP_PORT', 'STATOR_GRPC_PORT', 'DYN_TCP_RPC_PORT', 'DYN_SYSTEM_PORT', 'PLANNER_PROMETHEUS_PORT'],
+  'STATOR_ENDPOINT_PICKER_PORT',
+];
 const FLEETS = 'fleets.json';
 /** Folder of certificates in containers, and one of this machine whose certificate is its own authority. */
 const NATS_FILES = '/etc/nats';

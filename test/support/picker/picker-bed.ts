@@ -29,7 +29,7 @@ export function workerAt(id: string, address: string): Worker {
 }
 
 /** Reserves the first worker that is admitted, and counts what becomes of the places. */
-export class CountingPlacer implements Placer {
+class CountingPlacer implements Placer {
   placed = 0;
   begun = 0;
   released = 0;

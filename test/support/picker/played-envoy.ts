@@ -11,7 +11,7 @@ import {
 const PROCESS = '/envoy.service.ext_proc.v3.ExternalProcessor/Process';
 
 type RequestInit = MessageInitShape<typeof ProcessingRequestSchema>;
-export type Answer = MessageShape<typeof ProcessingResponseSchema>;
+type Answer = MessageShape<typeof ProcessingResponseSchema>;
 
 /** One request as a gateway has it. */
 export interface PlayedRequest {
@@ -52,8 +52,12 @@ export interface Refused {
 export class PlayedEnvoy {
   readonly #client: Client;
 
-  constructor(address: string) {
-    this.#client = new Client(address, credentials.createInsecure(), { 'grpc.max_receive_message_length': -1 });
+  /** @param isSecure whether the picker serves TLS. Its certificate is not verified, as gateways do. @default false */
+  constructor(address: string, isSecure = false) {
+    const channel = isSecure
+      ? credentials.createSsl(null, null, null, { rejectUnauthorized: false })
+      : credentials.createInsecure();
+    this.#client = new Client(address, channel, { 'grpc.max_receive_message_length': -1 });
   }
 
   open(): PlayedStream {

@@ -1,6 +1,6 @@
 {{/*
 A Deployment of `stator frontend`, which serves clients or is a resident router: { root, component, values, own, ports,
-preStopSecs }. `own` has the variables of its role. It is told to stop after preStopSecs, in which the cluster stops
+preStopSecs, path? }. `own` has the variables of its role. It is told to stop after preStopSecs, in which the cluster stops
 sending it new connections.
 */}}
 {{- define "stator.edge" -}}
@@ -53,7 +53,7 @@ spec:
           imagePullPolicy: {{ $root.Values.image.pullPolicy }}
           args: {{ concat (list "frontend") $values.arguments | toJson }}
           env:
-{{ include "stator.env" (dict "own" $own "secrets" $secrets "extra" $values.env "path" (printf "%s.env" .component)) | indent 12 }}
+{{ include "stator.env" (dict "own" $own "secrets" $secrets "extra" $values.env "path" (.path | default (printf "%s.env" .component))) | indent 12 }}
           ports:
 {{- range $name, $port := .ports }}
             - { name: {{ $name }}, containerPort: {{ $port }} }

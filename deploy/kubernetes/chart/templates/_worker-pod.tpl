@@ -54,6 +54,9 @@ spec:
         - { name: models, mountPath: /models }
 {{- end }}
 {{- with include "stator.natsMount" $root }}{{ . | nindent 8 }}{{- end }}
+{{- if and $root.Values.endpointPicker.enabled (not .isNode) }}
+{{ include "stator.pickerSidecar" (dict "root" $root "values" $values) | indent 4 }}
+{{- end }}
   volumes:
 {{ include "stator.workerVolumes" $values | indent 4 }}
 {{- with include "stator.natsVolume" $root }}{{ . | nindent 4 }}{{- end }}
