@@ -38,7 +38,6 @@ export {
   type HttpHeaders,
   type ProcessingRequest,
   ProcessingRequestSchema,
-  type ProcessingResponse,
   ProcessingResponseSchema,
 } from './messages/generated/external_processor_pb.js';
 export {

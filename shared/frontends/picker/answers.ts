@@ -54,7 +54,7 @@ function message(response: Response, more: Omit<Init, 'response' | '$typeName'> 
 }
 
 /** Where a decision goes: into the answer to the headers, or to the body. */
-export type DecisionStep = 'requestHeaders' | 'requestBody';
+type DecisionStep = 'requestHeaders' | 'requestBody';
 
 /** Returns the message with a decision. */
 export function decisionMessage(step: DecisionStep, decision: Decision) {

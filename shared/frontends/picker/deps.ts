@@ -8,7 +8,7 @@ import type { ByteBudget } from '../inference/deps.ts';
 import type { Endpoints } from './endpoints.ts';
 
 /** Outcomes of requests at the picker. */
-export const PICK_OUTCOMES = ['picked', 'any', 'answered', 'left', 'mode_refused', 'order_refused'] as const;
+const PICK_OUTCOMES = ['picked', 'any', 'answered', 'left', 'mode_refused', 'order_refused'] as const;
 
 type PickOutcome = (typeof PICK_OUTCOMES)[number];
 

@@ -79,7 +79,6 @@ export class PickExchange implements HostExchange {
   readonly method: string;
   path: string;
   readonly query: string;
-  readonly httpVersion = undefined;
   readonly sink: AnswerSink;
   readonly #head: RequestHead;
   readonly #body: HeldBody;

@@ -10,7 +10,7 @@ import type { PickerDeps } from './deps.ts';
 import { PickStream } from './pick-stream.ts';
 
 /** Name of Envoy's service. */
-export const EXT_PROC = 'envoy.service.ext_proc.v3.ExternalProcessor';
+const EXT_PROC = 'envoy.service.ext_proc.v3.ExternalProcessor';
 
 /** Names under which gateways and clusters ask whether requests can be picked for. */
 const READINESS: ReadonlySet<string> = new Set([EXT_PROC, 'readiness', 'inference-extension']);

@@ -6,7 +6,7 @@ import type { RoutedRequest, RunContext } from './run-context.ts';
 import { WorkerEligibility } from './worker-choice.ts';
 
 /** A worker with one of its ranks. */
-export interface Place {
+interface Place {
   readonly worker: Worker;
   /** Data-parallel rank; undefined = the worker chooses. */
   readonly dpRank: number | undefined;
@@ -29,7 +29,7 @@ export interface Placement {
 }
 
 /** Returns whether a worker may answer a request. */
-export type Admits = (worker: Worker) => boolean;
+type Admits = (worker: Worker) => boolean;
 
 export interface PlaceOptions {
   /** Aborts when no client waits for the answer any more. */
