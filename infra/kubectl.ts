@@ -3,7 +3,7 @@ import type { Construct } from 'constructs';
 import type { KubectlLayer } from './constructs/eks/eks-cluster.ts';
 import { SettingsError } from './settings/index.ts';
 
-/** Package with a layer that has kubectl, 57 MB. Only deployments that apply manifests need it. */
+/** Package with a layer that has kubectl, 37 MB. Only deployments that apply manifests need it. */
 const PACKAGE = '@aws-cdk/lambda-layer-kubectl-v36';
 /** Class of the package. */
 const LAYER = 'KubectlV36Layer';
@@ -20,7 +20,7 @@ export async function loadKubectl(): Promise<KubectlLayer> {
     loaded = (await import(PACKAGE)) as Readonly<Record<string, unknown>>;
   } catch (thrown) {
     if (!(thrown instanceof Error && 'code' in thrown && thrown.code === 'ERR_MODULE_NOT_FOUND')) throw thrown;
-    const message = `eks.apply: needs kubectl for the deployment, 57 MB: npm install --no-save ${PACKAGE}`;
+    const message = `eks.apply: needs kubectl for the deployment, 37 MB: npm install --no-save ${PACKAGE}`;
     throw new SettingsError(message);
   }
   const Layer = loaded[LAYER];

