@@ -18,12 +18,16 @@ export interface ConsoleOptions {
 /** The parts of a frontend that the console looks at. */
 export interface ConsoleSources {
   readonly directory: Pick<LiveModelDirectory, 'list' | 'instances' | 'follow'>;
-  readonly discovery: Pick<Discovery, 'watchLoads'>;
+  readonly discovery: Pick<Discovery, 'watchLoads' | 'orderDrain'>;
   readonly facts: FrontendFacts;
 }
 
 /** Observer of the steps that the console shows. */
 export type ConsoleObserver = Required<Pick<PipelineObserver, 'sent' | 'moved' | 'workerStalled' | 'workerRecovered'>>;
+
+/** How long a worker that an operator drains may end its requests, as after SIGTERM without settings. */
+const DRAIN_MS = 900_000;
+const DRAIN_REASON = 'an operator drains it in the console';
 
 /** Follows the requests of a frontend from its start, and shows them and the fleet to viewers. */
 export class FleetConsole {
@@ -61,6 +65,10 @@ export class FleetConsole {
     return {
       log: this.log,
       viewers,
+      drain: (workerId, signal) => {
+        const deadlineMs = this.#clock.wallMs() + DRAIN_MS;
+        return discovery.orderDrain([workerId], { reason: DRAIN_REASON, deadlineMs }, signal);
+      },
       close: () => {
         unfollow();
         viewers.close();
@@ -74,5 +82,7 @@ export class FleetConsole {
 export interface OpenConsole {
   readonly log: RequestLog;
   readonly viewers: Viewers;
+  /** Orders a worker to drain. Resolves with the ids of the workers that got the order. Rejects if it cannot be given. */
+  drain(workerId: string, signal: AbortSignal): Promise<readonly string[]>;
   close(): void;
 }

@@ -10,6 +10,7 @@ export type { ViewerQuery } from './viewers.ts';
 export {
   changedRequestsSchema,
   changeSchema,
+  drainSchema,
   fleetSchema,
   hourSchema,
   requestDetailSchema,

@@ -149,6 +149,8 @@ export const requestDetailSchema = z.object({
   no_decision: z.string().nullable().describe('Why there is no decision.'),
 });
 
+export const drainSchema = z.object({ ordered: z.array(z.string()).describe('Ids of the workers.') });
+
 export type ConsoleFigures = z.infer<typeof figures>;
 export type ConsoleModel = z.infer<typeof model>;
 export type ConsoleWorker = z.infer<typeof worker>;

@@ -170,6 +170,19 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     await other!.kill();
   });
 
+  it('drains a worker by a button, after a second press', async () => {
+    const args = ['--model-name=drained', '--speedup-ratio=50'];
+    const [worker] = await Promise.all([fleet.worker(args), fleet.worker(args)]);
+    await fleet.untilWorkers(frontend, 2, 'drained');
+    const { page, faults } = await open(at('fleet?model=drained'));
+    const id = worker!.instanceId;
+    await page.getByRole('button', { name: `Drain worker ${id}`, exact: true }).click();
+    await page.getByRole('button', { name: `Drain worker ${id} now` }).click();
+    expect(await worker!.exited).toBe(0);
+    await untilSeen(page, '[aria-label="Table of models"] tr.chosen', /ready\s+1\s/);
+    expect(faults).toEqual([]);
+  });
+
   it('draws only the rows in sight of 10,000 requests', async () => {
     const send = async (count: number): Promise<void> => {
       const headers = { 'content-type': 'application/json' };

@@ -11,6 +11,8 @@ export interface ConsoleBed {
   looks(): number;
   setModels(models: readonly RoutableModel[]): void;
   setLoads(loads: FleetLoads): void;
+  /** Ids of the workers that were ordered to drain. */
+  readonly drained: readonly string[];
   /** Sets the output tokens of a model so far. */
   setTokens(model: string, tokens: number): void;
 }
@@ -23,6 +25,7 @@ export function openConsoleBed(clock: VirtualClock, kept = 1000): ConsoleBed {
   let looks = 0;
   let tell = (_: FleetLoads): void => {};
   let loads: FleetLoads = new Map();
+  const drained: string[] = [];
   const followers = new Set<() => void>();
   const open = console.open({
     directory: {
@@ -42,12 +45,18 @@ export function openConsoleBed(clock: VirtualClock, kept = 1000): ConsoleBed {
         listener(loads);
         return { close: () => {} };
       },
+      orderDrain: async (ids) => {
+        const known = ids.filter((id) => models.some(({ workers }) => workers.some((worker) => worker.id === id)));
+        drained.push(...known);
+        return known;
+      },
     },
     facts: { version: '1', chatPath: '/v1/chat/completions', explains: false, stage: () => 'ready' },
   });
   return {
     console,
     open,
+    drained,
     looks: () => looks,
     setModels: (next) => {
       models = next;

@@ -4,6 +4,7 @@ import { text, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';
 import { memo } from './memo.ts';
+import { DrainButton } from './drain-button.tsx';
 import { State } from './model-table.tsx';
 import type { Fleet } from './use-fleet.ts';
 
@@ -57,6 +58,9 @@ export function WorkerTable({ fleet, model }: { readonly fleet: Fleet; readonly 
                 Ranks
               </th>
               <th scope="col">Machine</th>
+              <th scope="col">
+                <span class="unseen">Orders</span>
+              </th>
             </tr>
           </thead>
           <tbody>
@@ -102,6 +106,7 @@ const WorkerRow = memo(({ worker }: { readonly worker: ConsoleWorker }) => {
       <td class="n">{whole(worker.prefill_tokens)}</td>
       <td class="n">{worker.ranks}</td>
       <td class="muted">{text(place || worker.device)}</td>
+      <td class="n">{worker.state === 'draining' ? '' : <DrainButton id={id} />}</td>
     </tr>
   );
 });

@@ -29,6 +29,7 @@ const serveExplained = serveLater(async () => (await import('./routes/admin.ts')
 
 const serveConsole = serveLater(async () => (await import('./console/api.ts')).serveConsole);
 const serveConsoleRequest = serveLater(async () => (await import('./console/api.ts')).serveConsoleRequest);
+const serveDrain = serveLater(async () => (await import('./console/api.ts')).serveDrain);
 const loadAnswers = () => import('./console/answers.ts');
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
@@ -262,6 +263,14 @@ function consoleRoutes(): readonly Route[] {
       summary: 'One of the last requests: its stages, its workers and its routing decision.',
       answer: async () => (await loadAnswers()).REQUEST,
       codes: ['not_found', 'not_implemented'],
+    }),
+    route(`${CONSOLE_PATH}/api/drain/{id}`, 'admin', serveDrain, {
+      tag: 'Operations',
+      method: 'post',
+      id: 'drainWorker',
+      summary: 'Orders a worker to drain: it takes no new requests, lets its own end or move, and ends.',
+      answer: async () => (await loadAnswers()).DRAIN,
+      codes: ['not_found', 'not_implemented', 'service_unavailable'],
     }),
   ];
 }

@@ -122,6 +122,17 @@ describe('GET /console/api', () => {
   });
 });
 
+describe('POST /console/api/drain/{id}', () => {
+  it('orders the worker to drain, and says if there is none', async () => {
+    const { ask, drained } = bed();
+    const response = await ask('/console/api/drain/a1', { method: 'POST' });
+    expect([response.status, await response.json()]).toEqual([200, { ordered: ['a1'] }]);
+    expect(drained).toEqual(['a1']);
+    expect((await ask('/console/api/drain/b2', { method: 'POST' })).status).toBe(404);
+    expect((await ask('/console/api/drain/a1')).status).toBe(405);
+  });
+});
+
 describe('GET /console', () => {
   it('leads to a page that may load only its own files', async () => {
     const { ask } = bed();

@@ -13,6 +13,7 @@ const OPERATORS = [
   ['GET', '/router/explain/x'],
   ['GET', '/console/api'],
   ['GET', '/console/api/requests/1'],
+  ['POST', '/console/api/drain/a1'],
 ] as const;
 
 function ask(

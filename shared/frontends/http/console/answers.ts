@@ -1,6 +1,7 @@
 import {
   changedRequestsSchema,
   changeSchema,
+  drainSchema,
   fleetSchema,
   hourSchema,
   requestDetailSchema,
@@ -22,3 +23,6 @@ export const VIEWS: AnswerSchemas = {
 
 /** Answer of `/console/api/requests/{id}`. */
 export const REQUEST: AnswerSchemas = { json: { ConsoleRequest: requestDetailSchema } };
+
+/** Answer of `/console/api/drain/{id}`. */
+export const DRAIN: AnswerSchemas = { json: { ConsoleDrain: drainSchema } };

@@ -1,5 +1,6 @@
+import { withDeadline } from '../../../concurrency/index.ts';
 import type { OpenConsole, ViewerQuery } from '../../../console/index.ts';
-import { LIMITS, overLimit, ServeError, toServeError } from '../../../errors/index.ts';
+import { LIMITS, overLimit, reasonOf, ServeError, toServeError } from '../../../errors/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
 import { CONSOLE_PATH, decodePath, shownId } from '../route.ts';
@@ -62,6 +63,22 @@ export async function serveConsoleRequest(deps: HttpAppDeps, exchange: HttpExcha
     throw new ServeError('not_found', `The console does not remember a request ${shownId(id)}: it keeps the last ones`);
   }
   sendJson(exchange, 200, { ...request.detail(), ...(await decisionOf(deps, request.id)) }, NO_CACHE);
+}
+
+/** How long discovery may take to note an order, in milliseconds. */
+const ORDER_MS_MAX = 10_000;
+
+/** `POST /console/api/drain/{id}`: orders a worker to drain, which it begins at the next renewal of its lease. */
+export async function serveDrain(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const console = requireConsole(deps);
+  const id = decodePath(exchange.path.slice(`${CONSOLE_PATH}/api/drain/`.length));
+  const within = { clock: deps.clock, timeoutMs: ORDER_MS_MAX, signal: exchange.sink.closed };
+  const ordered = await withDeadline(within, (signal) => console.drain(id, signal)).catch((cause: unknown) => {
+    throw new ServeError('service_unavailable', `The order could not be given: ${reasonOf(cause)}`, { cause });
+  });
+  if (ordered.length === 0) throw new ServeError('not_found', `No worker ${shownId(id)} is registered`);
+  deps.logger.info('worker is ordered to drain', { worker_id: id });
+  sendJson(exchange, 200, { ordered }, NO_CACHE);
 }
 
 /** Returns the routing decision about a request, or why there is none. */
