@@ -41,6 +41,11 @@ export function timeOfDay(ms: number): string {
   return CLOCK.format(ms);
 }
 
+/** Writes the day of a Unix time in milliseconds. */
+export function dayOf(ms: number): string {
+  return new Date(ms).toISOString().slice(0, 10);
+}
+
 export function text(value: string | null | undefined): string {
   return value === null || value === undefined || value === '' ? NOTHING : value;
 }

@@ -4,6 +4,7 @@ import { render } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { FleetPage } from './fleet/fleet-page.tsx';
 import { KeyForm } from './key-form.tsx';
+import { KeysPage } from './keys/keys-page.tsx';
 import { RequestPage } from './requests/request-page.tsx';
 import { RequestsPage } from './requests/requests-page.tsx';
 import { linkTo, type Place, usePlace } from './route.ts';
@@ -14,6 +15,7 @@ const PAGES = [
   ['fleet', 'Fleet'],
   ['requests', 'Requests'],
   ['try', 'Try it'],
+  ['keys', 'Keys'],
 ] as const;
 
 /** Properties of every page. */
@@ -74,6 +76,7 @@ function Content({ place, onLink }: PageProps) {
   const [page = 'fleet', id] = place.path;
   if (page === 'requests' && id !== undefined) return <RequestPage id={id} onLink={onLink} />;
   if (page === 'requests') return <RequestsPage place={place} onLink={onLink} />;
+  if (page === 'keys') return <KeysPage place={place} onLink={onLink} />;
   if (page === 'try') return <TryPage place={place} onLink={onLink} />;
   return <FleetPage place={place} onLink={onLink} />;
 }

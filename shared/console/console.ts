@@ -82,7 +82,9 @@ export class FleetConsole {
 export interface OpenConsole {
   readonly log: RequestLog;
   readonly viewers: Viewers;
-  /** Orders a worker to drain. Resolves with the ids of the workers that got the order. Rejects if it cannot be given. */
+  /**
+   * Orders a worker to drain. Resolves with the ids of the workers that got the order. Rejects if it cannot be given.
+   */
   drain(workerId: string, signal: AbortSignal): Promise<readonly string[]>;
   close(): void;
 }

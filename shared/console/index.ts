@@ -8,11 +8,15 @@ export { REQUEST_OUTCOMES, type RequestFilter } from './request-filter.ts';
 export type { RequestLog, RequestTrace } from './request-log.ts';
 export type { ViewerQuery } from './viewers.ts';
 export {
+  type ConsoleKey,
   changedRequestsSchema,
   changeSchema,
   drainSchema,
   fleetSchema,
   hourSchema,
+  issuedKeySchema,
+  keySchema,
+  keysSchema,
   requestDetailSchema,
   requestsSchema,
 } from './wire.ts';

@@ -149,6 +149,24 @@ export const requestDetailSchema = z.object({
   no_decision: z.string().nullable().describe('Why there is no decision.'),
 });
 
+const key = z.object({
+  id: z.string(),
+  name: z.string(),
+  owner: z.string(),
+  scopes: z.array(z.string()),
+  models: z.array(z.string()).nullable().describe('null = all models.'),
+  requests_per_minute: count.nullable().describe('Limit for each frontend process, like the next two; null = none.'),
+  tokens_per_minute: count.nullable(),
+  tokens_per_day: count.nullable(),
+  created_ms: z.number(),
+  expires_ms: z.number().nullable(),
+  state: z.enum(['valid', 'expired', 'revoked']),
+});
+
+export const keysSchema = z.object({ keys: z.array(key).describe('The oldest first.') });
+export const keySchema = key;
+export const issuedKeySchema = z.object({ text: z.string().describe('The key, which is shown only now.'), key });
+
 export const drainSchema = z.object({ ordered: z.array(z.string()).describe('Ids of the workers.') });
 
 export type ConsoleFigures = z.infer<typeof figures>;
@@ -160,4 +178,7 @@ export type ConsoleChange = z.infer<typeof changeSchema>;
 export type ConsoleRequest = z.infer<typeof request>;
 export type ConsoleRequests = z.infer<typeof requestsSchema>;
 export type ConsoleChangedRequests = z.infer<typeof changedRequestsSchema>;
+export type ConsoleKey = z.infer<typeof key>;
+export type ConsoleKeys = z.infer<typeof keysSchema>;
+export type ConsoleIssuedKey = z.infer<typeof issuedKeySchema>;
 export type ConsoleRequestDetail = z.infer<typeof requestDetailSchema>;

@@ -231,6 +231,16 @@ describe.runIf(CHROMIUM !== '')('the console for others', () => {
     await page.getByLabel(/Admin key/).fill(ADMIN);
     await page.getByRole('button', { name: 'Open the console' }).click();
     await untilSeen(page, 'table.requests tbody tr', HOSTILE);
+    await page.getByRole('link', { name: 'Keys' }).click();
+    await page.getByLabel('Name').fill('a team');
+    await page.getByRole('button', { name: 'Create' }).click();
+    const made = await untilSeen(page, '.issued', /sk-stator-\S+/);
+    await untilSeen(page, '[aria-label="Table of keys"] tbody tr', /a team\s+valid/);
+    expect(await audit()).toEqual([]);
+    const models = await fetch(`${local.url}/v1/models`, {
+      headers: { authorization: `Bearer ${/sk-stator-\S+/.exec(made)?.[0]}` },
+    });
+    expect(models.status).toBe(200);
     expect(await page.evaluate('window.pwned')).toBeUndefined();
     await local.kill();
   });

@@ -30,6 +30,8 @@ export interface TestAppOptions {
   readonly bodyBudgetBytes?: number;
   /** Limit for all answers that are held until they are complete. @default 1 GiB */
   readonly answerBudgetBytes?: number;
+  /** @default no store of keys can be managed */
+  readonly keyStore?: HttpAppDeps['keyStore'];
   /** @default no console */
   readonly console?: HttpAppDeps['console'];
   readonly canceller?: HttpAppDeps['canceller'];
@@ -90,6 +92,7 @@ export function createTestApp(options: TestAppOptions = {}): TestApp {
     records: options.records,
     canceller: options.canceller,
     console: options.console,
+    keyStore: options.keyStore,
     watched: options.console?.log,
     instances: options.instances ?? (() => []),
     lifecycle,

@@ -1,40 +1,20 @@
 import { useState } from 'preact/hooks';
 import { ask } from '../server.ts';
+import { Sure } from '../sure.tsx';
 
-type Step = { readonly kind: 'idle' | 'asking' | 'sent' } | { readonly kind: 'failed'; readonly reason: string };
-
-/** Orders a worker to drain, after a second press. */
+/** Orders a worker to drain, at the second press. */
 export function DrainButton({ id }: { readonly id: string }) {
-  const [step, setStep] = useState<Step>({ kind: 'idle' });
+  const [isSent, setSent] = useState(false);
+  const [failure, setFailure] = useState<string>();
   const drain = async (): Promise<void> => {
-    setStep({ kind: 'sent' });
+    setSent(true);
     try {
       await ask(`console/api/drain/${encodeURIComponent(id)}`, { method: 'POST' });
     } catch (thrown) {
-      setStep({ kind: 'failed', reason: thrown instanceof Error ? thrown.message : String(thrown) });
+      setFailure(thrown instanceof Error ? thrown.message : String(thrown));
     }
   };
-  switch (step.kind) {
-    case 'idle':
-      return (
-        <button type="button" class="plain" aria-label={`Drain worker ${id}`} onClick={() => setStep({ kind: 'asking' })}>
-          Drain
-        </button>
-      );
-    case 'asking':
-      return (
-        <>
-          <button type="button" class="plain danger" aria-label={`Drain worker ${id} now`} onClick={() => void drain()}>
-            Drain now
-          </button>
-          <button type="button" class="plain" onClick={() => setStep({ kind: 'idle' })}>
-            Keep
-          </button>
-        </>
-      );
-    case 'sent':
-      return <span class="muted">ordered</span>;
-    case 'failed':
-      return <span role="alert">{step.reason}</span>;
-  }
+  if (failure !== undefined) return <span role="alert">{failure}</span>;
+  if (isSent) return <span class="muted">ordered</span>;
+  return <Sure word="Drain" about={`worker ${id}`} onSure={drain} />;
 }

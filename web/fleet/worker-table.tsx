@@ -3,8 +3,8 @@ import type { ConsoleWorker } from '../../shared/console/wire.ts';
 import { text, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';
-import { memo } from './memo.ts';
 import { DrainButton } from './drain-button.tsx';
+import { memo } from './memo.ts';
 import { State } from './model-table.tsx';
 import type { Fleet } from './use-fleet.ts';
 

@@ -1,3 +1,4 @@
+import type { KeyStore } from '../../access/index.ts';
 import type { OpenConsole } from '../../console/index.ts';
 import type { EndpointRecord } from '../../discovery/index.ts';
 import type { CacheClearer, RequestCanceller, RoutingExplainer } from '../../pipeline/index.ts';
@@ -22,6 +23,8 @@ export interface HttpAppDeps extends InferenceDeps {
   readonly canceller?: Pick<RequestCanceller, 'cancel'> | undefined;
   /** Explains which workers requests go to; absent in modes that do not know the caches of workers. */
   readonly explainer?: Pick<RoutingExplainer, 'explained' | 'explain'> | undefined;
+  /** Returns the store of API keys, opened by the first call; absent = this process has none. */
+  readonly keyStore?: (() => Promise<KeyStore>) | undefined;
   /** The console; absent = this process has none. */
   readonly console?: OpenConsole | undefined;
 }

@@ -36,6 +36,13 @@ export function admit({ gate, settings }: HttpAppDeps, exchange: HostExchange, a
       if (gate === undefined) throw forOperatorsAlone(exchange.path, stranger);
       return gate.admit(exchange, access === 'docs' ? 'key' : access, exchange.path);
     }
+    case 'proof':
+      if (settings.adminKey !== undefined && holdsSecret(exchange, settings.adminKey)) return ANYBODY;
+      if (gate !== undefined) return gate.admit(exchange, 'admin', exchange.path);
+      throw new ServeError(
+        'insufficient_permissions',
+        `${exchange.path} answers only requests that show STATOR_ADMIN_KEY`,
+      );
     case 'generate':
     case 'inference':
     case 'key':

@@ -1,12 +1,10 @@
-import { redirectToConsole, serveConsolePage } from './console/serve-page.ts';
-import { VIEWER_PARAMETERS } from './console/viewer-query.ts';
+import { consolePages, consoleRoutes } from './console/routes.ts';
 import { responsesRoutes } from './openai/responses/routes.ts';
 import { DOCS_PATH, OPENAPI_PATH, redirectToDocs, serveDocs, serveOpenApi, serveRoot } from './openapi/serve-docs.ts';
 import {
   BUSY_THRESHOLD_PATH,
   bodyRoutes,
   CLEAR_KV_BLOCKS_PATH,
-  CONSOLE_PATH,
   EXPLAIN_PATH,
   pathBelow,
   type Route,
@@ -26,11 +24,6 @@ const serveBusyThreshold = serveLater(async () => (await loadBusyThreshold()).se
 const serveClearKvBlocks = serveLater(async () => (await import('./routes/admin.ts')).serveClearKvBlocks);
 const serveExplain = serveLater(async () => (await import('./routes/admin.ts')).serveExplain);
 const serveExplained = serveLater(async () => (await import('./routes/admin.ts')).serveExplained);
-
-const serveConsole = serveLater(async () => (await import('./console/api.ts')).serveConsole);
-const serveConsoleRequest = serveLater(async () => (await import('./console/api.ts')).serveConsoleRequest);
-const serveDrain = serveLater(async () => (await import('./console/api.ts')).serveDrain);
-const loadAnswers = () => import('./console/answers.ts');
 
 const JSON_OR_EVENTS = ['application/json', 'text/event-stream'];
 const MOTION_JPEG = ['multipart/x-mixed-replace'];
@@ -241,45 +234,5 @@ function adminRoutes(): readonly Route[] {
         'deadline_exceeded',
       ],
     }),
-  ];
-}
-
-/** Returns the routes of the console's data, which are for operators. */
-function consoleRoutes(): readonly Route[] {
-  const shared = { method: 'get', tag: 'Operations' } as const;
-  return [
-    route(`${CONSOLE_PATH}/api`, 'admin', serveConsole, {
-      ...shared,
-      id: 'followConsole',
-      summary: 'What the console shows: as it is now, or with Accept: text/event-stream also what changes.',
-      query: VIEWER_PARAMETERS,
-      contentTypes: JSON_OR_EVENTS,
-      answer: async () => (await loadAnswers()).VIEWS,
-      codes: ['invalid_value', 'not_implemented', 'server_overloaded', 'service_unavailable'],
-    }),
-    route(`${CONSOLE_PATH}/api/requests/{id}`, 'admin', serveConsoleRequest, {
-      ...shared,
-      id: 'getConsoleRequest',
-      summary: 'One of the last requests: its stages, its workers and its routing decision.',
-      answer: async () => (await loadAnswers()).REQUEST,
-      codes: ['not_found', 'not_implemented'],
-    }),
-    route(`${CONSOLE_PATH}/api/drain/{id}`, 'admin', serveDrain, {
-      tag: 'Operations',
-      method: 'post',
-      id: 'drainWorker',
-      summary: 'Orders a worker to drain: it takes no new requests, lets its own end or move, and ends.',
-      answer: async () => (await loadAnswers()).DRAIN,
-      codes: ['not_found', 'not_implemented', 'service_unavailable'],
-    }),
-  ];
-}
-
-/** Returns the routes of the console's page. It has no data, so it is open: a browser cannot send a key with a link. */
-function consolePages(): readonly Route[] {
-  return [
-    route(CONSOLE_PATH, 'open', redirectToConsole),
-    route(`${CONSOLE_PATH}/`, 'open', serveConsolePage),
-    route(`${CONSOLE_PATH}/:file`, 'open', serveConsolePage),
   ];
 }

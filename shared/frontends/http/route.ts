@@ -13,8 +13,11 @@ export interface Serve {
   readonly load?: () => Promise<unknown>;
 }
 
-/** Access to a route: `open` = every client, `docs` = operators and clients with a key, otherwise as the need says. */
-export type Access = Need | 'docs' | 'open';
+/**
+ * Access to a route: `open` = every client, `docs` = operators and clients with a key, otherwise as the need says.
+ * `proof` = holders of the admin key or of a key with the scope admin; other clients of this machine are refused, too.
+ */
+export type Access = Need | 'docs' | 'open' | 'proof';
 
 /** Names of served models for examples, by the capability of the model. */
 export type ExampleModels = Readonly<Record<(typeof MODEL_TYPES)[ModelKind], string>>;

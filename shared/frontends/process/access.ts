@@ -1,5 +1,6 @@
-import { type Gate, RequestNames } from '../../access/index.ts';
+import { type Gate, type KeyStore, RequestNames } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
+import type { Lifetime } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { isLoopback } from '../../planes/index.ts';
@@ -40,6 +41,29 @@ export async function openGate(
       else log.info('API keys can be looked up again');
     },
   });
+}
+
+/**
+ * Returns a function that opens the store of API keys at its first call, for operators who manage keys. It rejects if
+ * the store cannot be opened, and the next call tries again. Undefined if the settings name no store.
+ */
+export function lazyKeyStore(settings: EdgeSettings, lifetime: Lifetime): (() => Promise<KeyStore>) | undefined {
+  if (!hasStore(settings)) return undefined;
+  let opening: Promise<KeyStore> | undefined;
+  const open = async (): Promise<KeyStore> => {
+    const { openKeyStore } = await import('../../access/index.ts');
+    const store = await openKeyStore(settings);
+    if (store === undefined) throw new Error('STATOR_KEYS_TABLE or --keys-file must be set');
+    return store;
+  };
+  lifetime.defer(async () => (await opening?.catch(() => undefined))?.close()); // if it was opened at all
+  return () => {
+    opening ??= open().catch((thrown: unknown) => {
+      opening = undefined;
+      throw thrown;
+    });
+    return opening;
+  };
 }
 
 /** Returns whether clients on other machines are served without proof, although the operator did not choose this. */

@@ -10,7 +10,7 @@ import { createHttpApp } from '../http/app.ts';
 import { budgetBytes, httpSettings } from '../http/settings.ts';
 import { ByteBudget, type InferenceDeps } from '../inference/deps.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
-import { isOpenToAll, openGate, openNames } from './access.ts';
+import { isOpenToAll, lazyKeyStore, openGate, openNames } from './access.ts';
 import type { FrontendDeps, FrontendOptions } from './deps.ts';
 import { awaitFirstWorkers } from './first-workers.ts';
 import { openBase } from './open-base.ts';
@@ -107,6 +107,7 @@ async function compose(given: EdgeSettings, options: FrontendOptions, lifetime: 
     caches: models.caches,
     canceller: models.canceller,
     explainer: models.explainer,
+    keyStore: lazyKeyStore(settings, lifetime),
     console: openConsole(settings, deps, directory, { lifecycle, explains: models.explainer !== undefined }),
   };
   const app = createHttpApp(httpDeps);

@@ -25,6 +25,11 @@ describe('the examples of /openapi.json', () => {
       followConsole: 501,
       getConsoleRequest: 501,
       drainWorker: 501,
+      // they need a proof that the examples do not have
+      listKeys: 403,
+      createKey: 403,
+      rotateKey: 403,
+      revokeKey: 403,
     });
   });
 });

@@ -56,11 +56,13 @@ describe('GET /openapi.json', () => {
   it('names only routes that are there, with the methods that they take', async () => {
     const anthropic = { isEnabled: true, stripsPreamble: true };
     const { paths } = await readDocument({ anthropic });
-    const { app } = createTestApp({ settings: { anthropic } });
+    const adminKey = 'k'.repeat(32);
+    const { app } = createTestApp({ settings: { anthropic, adminKey } });
+    const headers = { authorization: `Bearer ${adminKey}` };
     expect(paths).toHaveProperty(['/v1/messages/count_tokens']);
     for (const [path, methods] of Object.entries(paths)) {
       const url = `http://localhost${path.replaceAll(/\{\w+\}/g, 'resp_x')}`;
-      const refused = await app.fetch(new Request(url, { method: 'PATCH' }));
+      const refused = await app.fetch(new Request(url, { method: 'PATCH', headers }));
       expect(refused.status, path).toBe(405);
       const allowed = (refused.headers.get('allow') ?? '').toLowerCase().split(',');
       expect(allowed, path).toEqual(expect.arrayContaining(Object.keys(methods)));

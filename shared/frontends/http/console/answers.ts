@@ -4,6 +4,9 @@ import {
   drainSchema,
   fleetSchema,
   hourSchema,
+  issuedKeySchema,
+  keySchema,
+  keysSchema,
   requestDetailSchema,
   requestsSchema,
 } from '../../../console/index.ts';
@@ -26,3 +29,8 @@ export const REQUEST: AnswerSchemas = { json: { ConsoleRequest: requestDetailSch
 
 /** Answer of `/console/api/drain/{id}`. */
 export const DRAIN: AnswerSchemas = { json: { ConsoleDrain: drainSchema } };
+
+/** Answers of `/console/api/keys` and below it. */
+export const KEYS: AnswerSchemas = { json: { ConsoleKeys: keysSchema } };
+export const ISSUED_KEY: AnswerSchemas = { json: { ConsoleIssuedKey: issuedKeySchema } };
+export const KEY: AnswerSchemas = { json: { ConsoleKey: keySchema } };

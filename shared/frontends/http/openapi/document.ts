@@ -229,6 +229,8 @@ const WORKERS_OWN = '4XX';
 
 const ABOUT: Readonly<Record<string, string>> = {
   400: 'A field is wrong; `param` names it.',
+  401: 'A valid key is required.',
+  403: 'The key, or the machine of the client, has not this right.',
   404: 'Nothing has that name.',
   413: 'The body is too large.',
   415: 'This route does not read bodies of that type.',
