@@ -1,4 +1,5 @@
 import { assertNever, reasonOf } from '../../errors/index.ts';
+import { OtherPlanes } from './other-planes.ts';
 import type { EventListener, EventPlane, EventScope, EventSubscription, EventTransport } from './types.ts';
 
 export interface EachTransportOptions {
@@ -6,42 +7,29 @@ export interface EachTransportOptions {
   readonly own: EventPlane;
   /** Kind of the publishers that `own` follows. */
   readonly ownKind: EventTransport['kind'];
-  /** Opens a plane that follows publishers of `transport`. Closed with this plane. */
+  /** Opens a plane that follows publishers of `transport`. Closed after the last of them, and with this plane. */
   open(transport: EventTransport): EventPlane;
   /** Called with the failure to open a plane, and for publishers that no plane follows. */
   readonly onProblem: (problem: unknown) => void;
 }
 
-/** Bound of the planes that records can make a process open. Each has connections of its own. */
-const OTHER_PLANES_MAX = 8;
-
 /**
  * Returns the own plane, whose subscriptions also follow publishers of other transports, as their records name them. So
- * a process hears the workers of another product whatever event plane its own settings choose. The other planes are
- * opened for the first publisher that needs them.
+ * a process hears the workers of another product whatever event plane its own settings choose. Each other plane opens
+ * for the first publisher that needs it, and closes when its last publisher has left.
  */
 export function followEachTransport(options: EachTransportOptions): EventPlane {
-  const { own, open, onProblem } = options;
-  const others = new Map<string, EventPlane>();
-  const planeOf = (transport: EventTransport): EventPlane => {
-    const name = placeOf(transport);
-    const known = others.get(name);
-    if (known !== undefined) return known;
-    if (others.size >= OTHER_PLANES_MAX)
-      throw new RangeError(`event publishers use more than ${OTHER_PLANES_MAX} different brokers`);
-    const opened = open(transport);
-    others.set(name, opened);
-    return opened;
-  };
+  const { own, ownKind, open, onProblem } = options;
+  const planes = new OtherPlanes({ open, onProblem });
   return {
     ...own,
     async subscribe(scope, topic, listener) {
       const first = await own.subscribe(scope, topic, listener);
-      return new EachSubscription(first, { ...options, planeOf, onProblem, scope, topic, listener });
+      return new EachSubscription(first, { ownKind, planes, onProblem, scope, topic, listener });
     },
-    absence: () => own.absence?.() ?? [...others.values()].map((plane) => plane.absence?.()).find((each) => each),
+    absence: () => own.absence?.() ?? planes.absence(),
     async close() {
-      await Promise.all([own.close(), ...[...others.values()].map((plane) => plane.close())]);
+      await Promise.all([own.close(), planes.close()]);
     },
   };
 }
@@ -62,19 +50,28 @@ function placeOf(transport: EventTransport): string {
 
 interface EachSubscriptionOptions {
   readonly ownKind: EventTransport['kind'];
-  planeOf(transport: EventTransport): EventPlane;
+  readonly planes: OtherPlanes;
   readonly onProblem: (problem: unknown) => void;
   readonly scope: EventScope;
   readonly topic: string;
   readonly listener: EventListener;
 }
 
+/** Publishers at one place, and the subscription that hears them. */
+interface Place {
+  readonly publishers: Map<string, EventTransport>;
+  /** Undefined after a failure; the next publisher tries again. */
+  opening: Promise<EventSubscription> | undefined;
+}
+
 /** Subscriptions of one scope and topic, one for each place at which there are publishers. */
 class EachSubscription implements EventSubscription {
   readonly #options: EachSubscriptionOptions;
   readonly #own: EventSubscription;
-  readonly #others = new Map<string, Promise<EventSubscription>>(); // by place
+  readonly #places = new Map<string, Place>();
   readonly #placeOf = new Map<string, string>(); // of each publisher that another plane follows
+  /** Subscriptions that nothing uses and that are not closed yet. */
+  readonly #leaving = new Set<Promise<void>>();
   #isClosed = false;
 
   constructor(own: EventSubscription, options: EachSubscriptionOptions) {
@@ -89,12 +86,14 @@ class EachSubscription implements EventSubscription {
       this.#own.connect(publisherId, transport);
       return;
     }
-    const place = placeOf(transport);
-    if (this.#placeOf.get(publisherId) !== place) this.disconnect(publisherId);
-    this.#placeOf.set(publisherId, place);
-    this.#with(place, transport, (subscription) => {
-      if (this.#placeOf.get(publisherId) === place) subscription.connect(publisherId, transport);
-    });
+    const name = placeOf(transport);
+    if (this.#placeOf.get(publisherId) !== name) this.disconnect(publisherId);
+    this.#placeOf.set(publisherId, name);
+    const place = this.#places.get(name) ?? { publishers: new Map(), opening: undefined };
+    this.#places.set(name, place);
+    place.publishers.set(publisherId, transport);
+    if (place.opening === undefined) this.#open(name, place, transport);
+    else void place.opening.then((subscription) => this.#join(place, publisherId, subscription), reported);
   }
 
   disconnect(publisherId: string): void {
@@ -104,40 +103,71 @@ class EachSubscription implements EventSubscription {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#placeOf.clear();
-    const others = [...this.#others.values()].map(async (opening) => {
-      const subscription = await opening.catch(() => undefined); // reported when it failed
-      await subscription?.close();
-    });
-    await Promise.all([this.#own.close(), ...others]);
+    for (const publisherId of [...this.#placeOf.keys()]) this.#leave(publisherId);
+    await Promise.all([this.#own.close(), ...this.#leaving]);
   }
 
-  #leave(publisherId: string): void {
-    const place = this.#placeOf.get(publisherId);
-    if (place === undefined) return;
-    this.#placeOf.delete(publisherId);
-    void this.#others.get(place)?.then(
-      (subscription) => subscription.disconnect(publisherId),
-      () => {}, // nothing was opened
+  /** Subscribes at a place for all its publishers. */
+  #open(name: string, place: Place, transport: EventTransport): void {
+    const opening = this.#subscribe(name, transport);
+    place.opening = opening;
+    opening.then(
+      (subscription) => {
+        for (const publisherId of place.publishers.keys()) this.#join(place, publisherId, subscription);
+      },
+      (problem: unknown) => {
+        place.opening = undefined;
+        if (place.publishers.size > 0)
+          this.#options.onProblem(new Error(`event publishers cannot be followed: ${reasonOf(problem)}`));
+      },
     );
   }
 
-  /**
-   * Calls `use` with the subscription at a place, which it opens if there is none. The next caller retries a failure.
-   */
-  #with(place: string, transport: EventTransport, use: (subscription: EventSubscription) => void): void {
-    const known = this.#others.get(place);
-    const opening = known ?? this.#subscribe(transport);
-    this.#others.set(place, opening);
-    opening.then(use).catch((problem: unknown) => {
-      if (this.#others.get(place) !== opening) return;
-      this.#others.delete(place);
-      this.#options.onProblem(new Error(`event publishers cannot be followed: ${reasonOf(problem)}`));
-    });
+  /** Connects to a publisher, unless it has left meanwhile. */
+  #join({ publishers }: Place, publisherId: string, subscription: EventSubscription): void {
+    const transport = publishers.get(publisherId);
+    if (transport !== undefined) subscription.connect(publisherId, transport);
   }
 
-  async #subscribe(transport: EventTransport): Promise<EventSubscription> {
-    const { planeOf, scope, topic, listener } = this.#options;
-    return planeOf(transport).subscribe(scope, topic, listener);
+  /** Forgets a publisher, and closes the subscription at its place if it was the last one there. */
+  #leave(publisherId: string): void {
+    const name = this.#placeOf.get(publisherId);
+    const place = name === undefined ? undefined : this.#places.get(name);
+    if (name === undefined || place === undefined) return;
+    this.#placeOf.delete(publisherId);
+    place.publishers.delete(publisherId);
+    if (place.publishers.size > 0) {
+      void place.opening?.then((subscription) => subscription.disconnect(publisherId), reported);
+      return;
+    }
+    this.#places.delete(name);
+    const leaving = this.#close(name, place).finally(() => this.#leaving.delete(leaving));
+    this.#leaving.add(leaving);
+  }
+
+  async #close(name: string, { opening }: Place): Promise<void> {
+    const subscription = await opening?.catch(reported);
+    if (subscription === undefined) return;
+    try {
+      await subscription.close();
+    } catch (problem) {
+      this.#options.onProblem(problem);
+    } finally {
+      this.#options.planes.release(name);
+    }
+  }
+
+  async #subscribe(name: string, transport: EventTransport): Promise<EventSubscription> {
+    const { planes, scope, topic, listener } = this.#options;
+    const plane = await planes.acquire(name, transport);
+    try {
+      return await plane.subscribe(scope, topic, listener);
+    } catch (problem) {
+      planes.release(name);
+      throw problem;
+    }
   }
 }
+
+/** Handles the failure to open a subscription where another handler reports it. */
+function reported(): undefined {}

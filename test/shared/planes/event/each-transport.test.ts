@@ -35,6 +35,7 @@ function zmqPlane(): EventPlane {
 function bed(open: (transport: EventTransport) => EventPlane = zmqPlane) {
   const own = createMemoryEventPlane({ clock });
   const opened: EventTransport[] = [];
+  const closed: EventTransport[] = [];
   const problems: unknown[] = [];
   const heard: unknown[] = [];
   const plane = closing(
@@ -42,14 +43,26 @@ function bed(open: (transport: EventTransport) => EventPlane = zmqPlane) {
       own,
       ownKind: 'Memory',
       open: (transport) => {
+        const other = open(transport);
         opened.push(transport);
-        return open(transport);
+        return {
+          ...other,
+          async close() {
+            await other.close();
+            closed.push(transport);
+          },
+        };
       },
       onProblem: (problem) => problems.push(problem),
     }),
   );
   const listener = { event: ({ payload }: { readonly payload: unknown }) => void heard.push(payload) };
-  return { own, plane, opened, problems, heard, subscribe: () => plane.subscribe(SCOPE, 't', listener) };
+  return { own, plane, opened, closed, problems, heard, subscribe: () => plane.subscribe(SCOPE, 't', listener) };
+}
+
+function brokerAt(host: number): EventTransport {
+  const endpoints = [`tcp://10.0.0.${host}:5556`];
+  return { kind: 'ZmqBroker', config: { xsub_endpoints: endpoints, xpub_endpoints: endpoints } };
 }
 
 /** Connects to a publisher, and publishes until a message of it was heard. */
@@ -132,12 +145,56 @@ describe('a plane that follows each transport', () => {
     const { subscribe, opened, problems } = bed(() => createMemoryEventPlane({ clock }));
     const subscription = await subscribe();
     for (let at = 0; at < 20; at++) {
-      const endpoints = [`tcp://10.0.0.${at}:5556`];
-      const config = { xsub_endpoints: endpoints, xpub_endpoints: endpoints };
-      subscription.connect(at.toString(16), { kind: 'ZmqBroker', config });
+      subscription.connect(at.toString(16), brokerAt(at));
     }
     await waitUntil(() => problems.length === 12);
     expect(opened).toHaveLength(8);
     expect(String(problems[0])).toContain('more than 8 different brokers');
+  });
+
+  it('closes the plane of publishers that have left, so that others can open theirs', async () => {
+    const { subscribe, opened, closed, problems } = bed(() => createMemoryEventPlane({ clock }));
+    const [one, two] = [await subscribe(), await subscribe()];
+    for (let at = 0; at < 20; at++) {
+      for (const subscription of [one, two]) subscription.connect(at.toString(16), brokerAt(at));
+      await waitUntil(() => opened.length === at + 1);
+      one.disconnect(at.toString(16));
+      two.disconnect(at.toString(16));
+    }
+    await waitUntil(() => closed.length === 20);
+    expect(problems).toEqual([]);
+  });
+
+  it('keeps a plane open while another subscription has a publisher there', async () => {
+    const { subscribe, opened, closed, heard } = bed();
+    const zmq = closing(zmqPlane());
+    const theirs = await zmq.publisher(SCOPE, 't');
+    const [one, two] = [await subscribe(), await subscribe()];
+    await joined(one, theirs, heard);
+    two.connect(theirs.publisherId, theirs.transport);
+    one.disconnect(theirs.publisherId);
+    await one.close();
+    heard.length = 0;
+    await joined(two, theirs, heard);
+    expect([opened.length, closed.length]).toEqual([1, 0]);
+  });
+
+  it('hears a publisher again that has left and comes back, later or at once', async () => {
+    const { subscribe, opened, closed, heard } = bed();
+    const zmq = closing(zmqPlane());
+    const theirs = await zmq.publisher(SCOPE, 't');
+    const subscription = await subscribe();
+    await joined(subscription, theirs, heard);
+    subscription.disconnect(theirs.publisherId);
+    await waitUntil(() => closed.length === 1);
+    heard.length = 0;
+    await joined(subscription, theirs, heard);
+    for (let times = 0; times < 5; times++) {
+      subscription.disconnect(theirs.publisherId);
+      subscription.connect(theirs.publisherId, theirs.transport);
+    }
+    await waitUntil(() => opened.length - closed.length === 1);
+    heard.length = 0;
+    await joined(subscription, theirs, heard);
   });
 });
