@@ -12,7 +12,7 @@ import { TwoPartRules, twoPartMessage } from './two-part.ts';
 
 /** Longest control message of a caller: one word. */
 const CONTROL_BYTES_MAX = 4096;
-/** Longest wait for the caller to read the rest of an answer that is complete. */
+/** Longest wait for the caller to read what fills its connection, or the rest of an answer that is complete. */
 const UNREAD_MS_MAX = 600_000;
 /** Longest wait for the caller to close its end, once the whole answer has left. */
 const FAREWELL_MS = 5000;
@@ -40,7 +40,7 @@ interface AnswerLineOptions {
  * The line to the caller on which a worker delivers one answer. The worker dials it after it has acknowledged the
  * request. Output that the engine makes before the line is open waits, at most as much as the initial credit.
  *
- * | State | output | the engine ends | `stop` | `kill`, closed, cannot dial |
+ * | State | output | the engine ends | `stop` | `kill`, closed, cannot dial, nothing read for ten minutes |
  * |---|---|---|---|---|
  * | undecided | kept | kept; a refusal -> over | - | - |
  * | dialling | kept | kept | - | call aborted, -> over |
@@ -59,6 +59,8 @@ export class AnswerLine implements AnswerWire {
   /** Output that has granted no credit yet: it waits for the connection, or for a socket that is full. */
   #owed = 0;
   #timer: Timer | undefined;
+  /** Runs while the connection of an open line is full. */
+  #unreadTimer: Timer | undefined;
 
   constructor(options: AnswerLineOptions) {
     this.#options = options;
@@ -180,10 +182,8 @@ export class AnswerLine implements AnswerWire {
     if (this.#state !== 'open') return;
     this.#state = 'ending';
     const { clock } = this.#options;
-    this.#timer = clock.after(UNREAD_MS_MAX, () => {
-      this.#options.observer.connectionError(); // the caller misses the rest
-      this.#over();
-    });
+    this.#unreadTimer?.cancel();
+    this.#timer = clock.after(UNREAD_MS_MAX, () => this.#giveUp());
     this.#socket?.end(() => {
       this.#timer?.cancel();
       if (this.#state === 'ending') this.#timer = clock.after(FAREWELL_MS, () => this.#over());
@@ -217,6 +217,8 @@ export class AnswerLine implements AnswerWire {
   }
 
   #drained(): void {
+    this.#unreadTimer?.cancel();
+    this.#unreadTimer = undefined;
     this.#grant();
     if (this.#state === 'open') this.#call?.wireUnblocked();
   }
@@ -227,9 +229,19 @@ export class AnswerLine implements AnswerWire {
    */
   #grant(): void {
     const owed = this.#owed;
-    if (owed === 0 || this.isBlocked()) return;
+    if (owed === 0 || this.#state !== 'open') return;
+    if (this.isBlocked()) {
+      this.#unreadTimer ??= this.#options.clock.after(UNREAD_MS_MAX, () => this.#giveUp());
+      return;
+    }
     this.#owed = 0;
     this.#call?.grant(owed);
+  }
+
+  /** Drops the rest of the answer, which the caller misses. */
+  #giveUp(): void {
+    this.#options.observer.connectionError();
+    this.#lose(`the caller has read nothing for ${UNREAD_MS_MAX / 1000} s`);
   }
 
   #control(word: string): void {
@@ -260,6 +272,7 @@ export class AnswerLine implements AnswerWire {
     this.#state = 'over';
     this.#kept = [];
     this.#timer?.cancel();
+    this.#unreadTimer?.cancel();
     this.#socket?.destroy();
     this.#options.onOver();
   }

@@ -86,6 +86,9 @@ describe("a worker for Dynamo's frontends whose engine does not wait", () => {
   describe('and a caller that reads nothing of a whole answer', () => {
     const IDS = Array.from({ length: 200 }, (_, at) => at + 1);
 
+    /** More tokens than the credit of a stream. */
+    const MANY = Array.from({ length: 5000 }, (_, at) => at);
+
     async function holdUnread(settings: Partial<ServingSettings>) {
       const held = await hold(settings);
       held.call.pause();
@@ -113,5 +116,23 @@ describe("a worker for Dynamo's frontends whose engine does not wait", () => {
       await clock.advance(600_000);
       expect([server.activeStreams, errors]).toEqual([0, 1]);
     });
+
+    it.each([true, false])(
+      'drops more than fits into the connection after ten minutes, whether it has ended: %s',
+      async (isEnded) => {
+        const clock = new VirtualClock();
+        const { call, incoming } = await hold({ clock });
+        call.pause();
+        const text = 'x'.repeat(200_000);
+        for (const id of IDS) incoming.output({ token_ids: [id], text });
+        incoming.tokens(0, MANY, 0, MANY.length);
+        if (isEnded) incoming.end();
+        await clock.advance(599_000);
+        expect(server.activeStreams).toBe(1);
+        await clock.advance(1000);
+        expect(server.activeStreams).toBe(0);
+        expect(incoming.signal.reason).toMatchObject({ worker: 'Cancelled' });
+      },
+    );
   });
 });
