@@ -82,7 +82,7 @@ export { LeftOut } from './generation/left-out.ts';
 export { estimatePromptTokens } from './generation/prompt-estimate.ts';
 export { readUsage } from './generation/reported-usage.ts';
 export { decodeEngineRequest, encodeEngineRequest, healthCheckRequest } from './generation/wire.ts';
-export { type JsonBody, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json/json-body.ts';
+export { type JsonBody, parseExactRecord, parseJsonBody, parseLargeJsonBody, parseOwnJson } from './json/json-body.ts';
 export { ExactNumber, exactMember, keysInOrder, readJson } from './json/json-source.ts';
 export { isLongJson, jsonPieces, LazyList, objectPieces } from './json/json-writer.ts';
 export { completionsOf } from './kserve/completions-request.ts';

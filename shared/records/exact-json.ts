@@ -4,8 +4,12 @@ const LONG_NUMBER = /"(?:[^"\\]|\\.)*"|(?<![\d.])-?\d{16,}(?![\d.eE])/g;
 const MARK = '\u0000int:';
 const MARKED = /"\\u0000int:(-?\d+)"/g;
 
+/** Digits of such a number, or of a text. The digits of a fraction do not count. */
+const LONG_DIGITS = /(?<![\d.])\d{16}/;
+
 /** Parses JSON text; whole numbers beyond 2^53, which a number may not hold, become bigints. @throws SyntaxError */
 export function parseExact(text: string): unknown {
+  if (!LONG_DIGITS.test(text)) return JSON.parse(text);
   const marked = text.replace(LONG_NUMBER, (found) => (found.startsWith('"') ? found : JSON.stringify(MARK + found)));
   return JSON.parse(marked, (_, value: unknown) =>
     typeof value === 'string' && value.startsWith(MARK) ? wholeNumber(value.slice(MARK.length)) : value,

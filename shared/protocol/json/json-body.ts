@@ -1,7 +1,7 @@
 import { isAscii, isUtf8 } from 'node:buffer';
 import { ServeError } from '../../errors/index.ts';
-import { isRecord } from '../../records/index.ts';
-import { hasLoneSurrogate, JsonMemory, NO_LIMITS } from './json-pieces.ts';
+import { isRecord, parseExact } from '../../records/index.ts';
+import { hasLoneSurrogate, JsonMemory, NO_LIMITS, RECORD_LIMITS } from './json-pieces.ts';
 import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
 import { repairJson, scanRoot } from './json-scan.ts';
 import { noteSource } from './json-source.ts';
@@ -63,6 +63,22 @@ async function inTurns<T>(steps: Generator<void, T>, nextTurn: () => Promise<voi
 export async function parseOwnJson(bytes: Buffer, nextTurn: () => Promise<void>): Promise<unknown> {
   const memory = new JsonMemory(bytes.length, NO_LIMITS);
   const { value } = await inTurns(new JsonReader(bytes, Number.POSITIVE_INFINITY, SIZES, memory).read(), nextTurn);
+  return value;
+}
+
+/**
+ * Reads an object or a list that a worker sent, one piece at a time. Whole numbers beyond 2^53, which a number may not
+ * hold, become bigints.
+ * @param nextTurn resolves in a later turn of the event loop
+ * @throws SyntaxError
+ * @throws ServeError for over 2^20 objects and lists, or elements of one
+ */
+export async function parseExactRecord(bytes: Buffer, nextTurn: () => Promise<void>): Promise<unknown> {
+  await nextTurn();
+  const memory = new JsonMemory(bytes.length, RECORD_LIMITS);
+  const reader = new JsonReader(bytes, DEPTH_MAX, SIZES, memory, parseExact);
+  const { value, refusal } = await inTurns(reader.read(), nextTurn);
+  if (refusal !== undefined) throw refusal;
   return value;
 }
 

@@ -9,6 +9,9 @@ import { LIMITS, overLimit, type RefusingLimit, type ServeError } from '../../er
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const SURROGATE_ESCAPE = /\\u[dD][89a-fA-F]/;
 
+/** Reads a JSON text. @throws SyntaxError */
+export type ParseJson = (text: string) => unknown;
+
 /** Object or list that is filled piece by piece. */
 type Container = unknown[] | Record<string, unknown>;
 
@@ -33,10 +36,12 @@ const ROOM_GROWTH = 8;
 /** Object or list while it is being filled. */
 export class Filling {
   readonly target: Container;
+  readonly #parse: ParseJson;
   /** Number of elements in a list; its `length` may be larger until `close`. */
   #elements = 0;
 
-  constructor(isObject: boolean) {
+  constructor(isObject: boolean, parse: ParseJson) {
+    this.#parse = parse;
     this.target = isObject ? {} : [];
   }
 
@@ -50,7 +55,7 @@ export class Filling {
   addMembers(text: string, elementsAhead: (added: number) => number): unknown {
     const { target } = this;
     if (Array.isArray(target)) {
-      const added = JSON.parse(`[${text}]`) as unknown[];
+      const added = this.#parse(`[${text}]`) as unknown[];
       if (added.length === 0) throw new SyntaxError('an element is missing');
       const all = this.#elements + added.length;
       if (all > target.length && all >= ROOM_ELEMENTS_MIN)
@@ -59,7 +64,7 @@ export class Filling {
       this.#elements = all;
       return added;
     }
-    const members = JSON.parse(`{${text}}`) as Record<string, unknown>;
+    const members = this.#parse(`{${text}}`) as Record<string, unknown>;
     let isEmpty = true;
     for (const key in members) {
       put(target, key, members[key]);
@@ -123,6 +128,9 @@ interface JsonLimits {
   /** Elements of one list. */
   readonly elements: number;
 }
+
+/** For records of a worker: those of `MsgpackReader`. */
+export const RECORD_LIMITS: JsonLimits = { bytes: Number.POSITIVE_INFINITY, containers: 1 << 20, elements: 1 << 20 };
 
 /** For texts that this process wrote. */
 export const NO_LIMITS: JsonLimits = {

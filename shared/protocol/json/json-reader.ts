@@ -9,7 +9,7 @@ import {
   SHORT_STRING_BYTES,
   shortStringEnd,
 } from './json-characters.ts';
-import { Filling, hasLoneSurrogate, JsonMemory } from './json-pieces.ts';
+import { Filling, hasLoneSurrogate, JsonMemory, type ParseJson } from './json-pieces.ts';
 
 const SPACE = 0x20;
 const OPEN_OBJECT = 0x7b;
@@ -70,6 +70,7 @@ export class JsonReader {
   readonly #bytes: Buffer;
   readonly #depthMax: number;
   readonly #memory: JsonMemory;
+  readonly #parseText: ParseJson;
   readonly #frames: Frame[] = [];
   readonly #rootKeys = new Set<string>();
   #at = 0;
@@ -82,13 +83,23 @@ export class JsonReader {
   #hasLoneSurrogate = false;
   #mayLose = false;
 
-  /** @param depthMax limit of nested objects and lists */
-  constructor(bytes: Buffer, depthMax: number, sizes: PieceSizes = SIZES, memory = new JsonMemory(bytes.length)) {
+  /**
+   * @param depthMax limit of nested objects and lists
+   * @param parse reads each piece
+   */
+  constructor(
+    bytes: Buffer,
+    depthMax: number,
+    sizes: PieceSizes = SIZES,
+    memory = new JsonMemory(bytes.length),
+    parse: ParseJson = JSON.parse,
+  ) {
     this.#sizes = sizes;
     this.#sliceEnd = sizes.sliceBytes;
     this.#bytes = bytes;
     this.#depthMax = depthMax;
     this.#memory = memory;
+    this.#parseText = parse;
   }
 
   /**
@@ -305,7 +316,7 @@ export class JsonReader {
   #fillingOf(index: number): Filling {
     const frame = this.#frames[index] as Frame;
     if (frame.filling !== undefined) return frame.filling;
-    const filling = new Filling(frame.isObject);
+    const filling = new Filling(frame.isObject, this.#parseText);
     frame.filling = filling;
     if (index > 0) {
       const parent = this.#frames[index - 1] as Frame;
@@ -349,7 +360,7 @@ export class JsonReader {
 
   #parse(from: number, to: number): unknown {
     const text = this.#text(from, to);
-    const value: unknown = JSON.parse(text);
+    const value = this.#parseText(text);
     this.#checkSurrogates(text, value);
     return value;
   }

@@ -77,7 +77,7 @@ class ScriptedStream {
     const reader = new DynamoAnswerReader(call);
     this.stream = new AnswerStream({
       ...{ call, subject: 's', codec, clock, reader, plain },
-      isExact: false,
+
       failureIn: readTypedError,
     });
     const close = (): void => {

@@ -36,8 +36,6 @@ interface AnswerStreamOptions {
   readonly reader: ItemReader;
   /** Reads plain items of generation; undefined for other answers. */
   readonly plain: PlainItems | undefined;
-  /** Whether 64-bit integers in a large item in JSON must stay exact. */
-  readonly isExact: boolean;
   /** Returns the failure that a prologue states. */
   readonly failureIn: (prologue: unknown) => ServeError;
 }
@@ -198,8 +196,7 @@ export class AnswerStream implements CallerWire, HomeStream {
   #decodeSlowly(bytes: Buffer): void {
     this.#isDecoding = true;
     this.#connection?.hold();
-    const { codec, isExact } = this.#options;
-    decodeLarge(codec, bytes, isExact)
+    decodeLarge(this.#options.codec, bytes)
       .then((record) => {
         if (this.#state === 'open') this.#take(record);
       })

@@ -1,5 +1,5 @@
 import { turnOfItsOwn } from '../../../concurrency/index.ts';
-import { parseLargeJsonBody } from '../../../protocol/index.ts';
+import { parseExactRecord } from '../../../protocol/index.ts';
 import { parseExact } from '../../../records/index.ts';
 import { decodeKeptRecord, decodeRecord, encodeRecord, type RecordPieces } from '../../record-codec.ts';
 import { LARGE_RECORD_BYTES, readSliced } from '../../sliced-record.ts';
@@ -15,9 +15,6 @@ export function encodePayload(codec: DynamoCodec, value: unknown): RecordPieces 
   return [codec === 'json' ? Buffer.from(jsonText(value)) : encodeRecord(withWideIntegers(value))];
 }
 
-/** Digits of a whole number that a double may not hold, or of a text. The digits of a fraction do not count. */
-const LONG_DIGITS = /(?<![\d.])\d{16}/;
-
 /**
  * Returns the value in `bytes[start .. end)`. Integers beyond 2^53 become bigints.
  * @param isKept whether the bytes are never written again, so that byte strings may be views of them
@@ -25,8 +22,7 @@ const LONG_DIGITS = /(?<![\d.])\d{16}/;
  */
 export function decodePayload(codec: DynamoCodec, bytes: Buffer, start: number, end: number, isKept = false): unknown {
   if (codec === 'msgpack') return isKept ? decodeKeptRecord(bytes, start, end) : decodeRecord(bytes, start, end);
-  const text = bytes.toString('utf8', start, end);
-  return LONG_DIGITS.test(text) ? parseExact(text) : JSON.parse(text);
+  return parseExact(bytes.toString('utf8', start, end));
 }
 
 /** Whether a payload takes more than a millisecond or two to decode, for which other streams would wait. */
@@ -35,15 +31,11 @@ export function isLargePayload(bytes: number): boolean {
 }
 
 /**
- * Works like `decodePayload`, one slice in each turn of the event loop. Rejects if it is not a value. Exact JSON is
- * read in one turn; only workers that are set to write JSON send their caches so.
+ * Works like `decodePayload` for a list or a map, one slice in each turn of the event loop. Rejects if it is neither,
+ * or has over 2^20 lists and maps, or entries of a list.
  */
-export async function decodeLarge(codec: DynamoCodec, bytes: Buffer, isExact = false): Promise<unknown> {
-  if (codec === 'msgpack') return readSliced(bytes);
-  if (isExact) return parseExact(bytes.toString());
-  const { value, refusal } = await parseLargeJsonBody(bytes, turnOfItsOwn);
-  if (refusal !== undefined) throw refusal;
-  return value;
+export function decodeLarge(codec: DynamoCodec, bytes: Buffer): Promise<unknown> {
+  return codec === 'msgpack' ? readSliced(bytes) : parseExactRecord(bytes, turnOfItsOwn);
 }
 
 /**

@@ -76,11 +76,10 @@ export class DynamoPlane implements Pick<RequestPlane, 'call' | 'close'> {
       if (this.#isClosed) throw workerError('CannotConnect', 'the request plane is closed');
       const target = dynamoTargetOf(transport);
       const subject = this.#random.uuid();
-      const isExact = request.isVerbatim === true;
       const stream = new AnswerStream({
-        ...{ call, subject, clock, codec: target.codec, isExact },
+        ...{ call, subject, clock, codec: target.codec },
         reader: readerOf(call, request),
-        plain: target.codec === 'msgpack' && !isExact ? this.#plain : undefined,
+        plain: target.codec === 'msgpack' && request.isVerbatim !== true ? this.#plain : undefined,
         failureIn: readTypedError,
       });
       this.#listening()

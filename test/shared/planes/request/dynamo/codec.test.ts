@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { Unpackr } from 'msgpackr';
 import { describe, expect, it } from 'vitest';
-import { decodePayload, encodePayload } from '../../../../../shared/planes/request/dynamo/codec.ts';
+import { decodeLarge, decodePayload, encodePayload } from '../../../../../shared/planes/request/dynamo/codec.ts';
 import { AckRules, requestMessage } from '../../../../../shared/planes/request/dynamo/message.ts';
 import { RecordCutter } from '../../../../../shared/planes/request/dynamo/record-cutter.ts';
 import { TwoPartRules, twoPartMessage } from '../../../../../shared/planes/request/dynamo/two-part.ts';
@@ -207,6 +207,19 @@ it('reads integers of 64 bits in JSON exactly', () => {
     small: 3,
     nanoseconds: 1_628_626_622_007_113,
   });
+});
+
+it('reads integers of 64 bits in JSON exactly in slices, too', async () => {
+  const hashes = Array.from({ length: 20_000 }, (_, at) => 2n ** 64n - 1n - BigInt(at));
+  const deep = `{"data":{"blocks":[${hashes.map((hash) => `{"hash":${hash},"id":1}`).join()}],"all":[${hashes.join()}]}}`;
+  expect(await decodeLarge('json', Buffer.from(deep))).toEqual({
+    data: { blocks: hashes.map((hash) => ({ hash, id: 1 })), all: hashes },
+  });
+});
+
+it('refuses too many lists in JSON, as in msgpack', async () => {
+  const lists = `[${'[],'.repeat(1 << 20)}[]]`;
+  await expect(decodeLarge('json', Buffer.from(lists))).rejects.toThrow('at most 1048576 objects and arrays');
 });
 
 function hasNoProto(value: object): boolean {
