@@ -1,11 +1,15 @@
 import { type ServeError, workerError } from '../../errors/index.ts';
 import { isRecord, type UnknownRecord } from '../../records/index.ts';
-import { cutLongOutput, type EngineOutput, type OutputSink, readEngineOutput } from '../generation/engine-output.ts';
+import {
+  cutLongOutput,
+  type EngineOutput,
+  OUTPUT_TOKENS_MAX,
+  type OutputSink,
+  readEngineOutput,
+} from '../generation/engine-output.ts';
 import { readTypedError } from './typed-error.ts';
 
 const U32_MAX = 0xffff_ffff;
-/** Limit of the tokens that are passed on at once. */
-const TOKENS_MAX = 255;
 
 /**
  * Reads the answer of a worker of Dynamo's, item by item, and passes it on to a sink. The caller ends or fails the sink
@@ -40,7 +44,7 @@ export class DynamoAnswerReader {
     if (data === undefined || data === null) return undefined; // an annotation for the frontend's own use
     if (!isRecord(data)) return faulty('an output that is not an object');
     const ids = data.token_ids;
-    if (Array.isArray(ids) && ids.length <= TOKENS_MAX && isPlain(data) && areTokenIds(ids)) {
+    if (Array.isArray(ids) && ids.length <= OUTPUT_TOKENS_MAX && isPlain(data) && areTokenIds(ids)) {
       if (ids.length > 0) this.#sink.tokens((data.index as number | null | undefined) ?? 0, ids, 0, ids.length);
       return undefined;
     }

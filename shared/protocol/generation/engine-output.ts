@@ -130,7 +130,7 @@ const U32_MAX = 0xffff_ffff;
  */
 const TEXT_LENGTH_MAX = 32_768;
 /** Limit of one output's tokens, which are detokenized or named at once. Workers split longer lists. */
-const TOKENS_MAX = 4096;
+export const OUTPUT_TOKENS_MAX = 4096;
 /** Limit of the alternatives of one token. */
 const ALTERNATIVES_MAX = 128;
 
@@ -179,17 +179,17 @@ const isPromptMedia: Check = (value) =>
 
 /** Fields that this process reads, each with its allowed content if it is present and not null. */
 const FIELDS: readonly (readonly [name: keyof EngineOutput, check: Check, allowed: string])[] = [
-  ['token_ids', listOf(isTokenId, TOKENS_MAX), `a list of at most ${TOKENS_MAX} token ids`],
+  ['token_ids', listOf(isTokenId, OUTPUT_TOKENS_MAX), `a list of at most ${OUTPUT_TOKENS_MAX} token ids`],
   [
     'text',
     (value) => isText(value) && (value as string).length <= TEXT_LENGTH_MAX,
     `at most ${TEXT_LENGTH_MAX} letters`,
   ],
-  ['tokens', listOf(orNull(isText), TOKENS_MAX), `a list of at most ${TOKENS_MAX} texts`],
+  ['tokens', listOf(orNull(isText), OUTPUT_TOKENS_MAX), `a list of at most ${OUTPUT_TOKENS_MAX} texts`],
   ['content_parts', Array.isArray, 'a list'],
   ['cum_log_probs', isNumber, 'a number'],
-  ['log_probs', listOf(isNumber, TOKENS_MAX), `a list of at most ${TOKENS_MAX} numbers`],
-  ['top_logprobs', listOf(listOf(isTopLogprob, ALTERNATIVES_MAX), TOKENS_MAX), 'lists of alternatives'],
+  ['log_probs', listOf(isNumber, OUTPUT_TOKENS_MAX), `a list of at most ${OUTPUT_TOKENS_MAX} numbers`],
+  ['top_logprobs', listOf(listOf(isTopLogprob, ALTERNATIVES_MAX), OUTPUT_TOKENS_MAX), 'lists of alternatives'],
   ['finish_reason', (value) => isText(value) || (isRecord(value) && isText(value.error)), 'a reason'],
   ['stop_reason', (value) => isText(value) || isTokenId(value), 'a text or a token id'],
   ['index', isTokenId, 'the index of a choice'],
@@ -226,7 +226,11 @@ export function cutLongOutput(output: EngineOutput): readonly EngineOutput[] {
   const { text, index } = output;
   const tokens = Math.max(...BY_TOKEN.map((name) => output[name]?.length ?? 0));
   // One less, because a cut may move half of a character to the next piece.
-  const count = Math.max(1, Math.ceil((text?.length ?? 0) / (TEXT_LENGTH_MAX - 1)), Math.ceil(tokens / TOKENS_MAX));
+  const count = Math.max(
+    1,
+    Math.ceil((text?.length ?? 0) / (TEXT_LENGTH_MAX - 1)),
+    Math.ceil(tokens / OUTPUT_TOKENS_MAX),
+  );
   if (count === 1) return [output];
   const place = index === undefined ? {} : { index };
   return Array.from({ length: count }, (_, at) => {

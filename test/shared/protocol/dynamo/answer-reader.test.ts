@@ -66,6 +66,16 @@ describe('the answer of a worker of Dynamo', () => {
     ]);
   });
 
+  it('is tokens also if an item has as many as one output may', () => {
+    const ids = Array.from({ length: 4097 }, (_, at) => at);
+    expect(read({ data: { token_ids: ids.slice(0, 256) } })).toEqual([['tokens', 0, ids.slice(0, 256)]]);
+    expect(read({ data: { token_ids: ids.slice(0, 4096) } })).toEqual([['tokens', 0, ids.slice(0, 4096)]]);
+    expect(read({ data: { token_ids: ids } }).map((call) => (call as readonly unknown[])[0])).toEqual([
+      'output',
+      'output',
+    ]);
+  });
+
   it('keeps what else an item says beside its tokens', () => {
     const usage = {
       prompt_tokens: 3,
