@@ -1,10 +1,12 @@
-import { type ServeError, workerError } from '../../errors/index.ts';
+import { LIMITS, type ServeError, workerError } from '../../errors/index.ts';
 import { asRecord, asU64, asWholeNumber, isRecord, type UnknownRecord } from '../../records/index.ts';
 
 /** A request in the form that `decodeEngineRequest` reads. */
 export interface ReadRequest {
   readonly body: unknown;
   readonly tokenIds: Uint32Array | undefined;
+  /** Prompts of a request for embeddings that has several. @default none */
+  readonly prompts?: readonly Uint32Array[];
 }
 
 /** Fields that both records have with the same name and content. */
@@ -35,8 +37,8 @@ const ID_HINTS = ['backend_instance_id', 'prefill_worker_id', 'decode_worker_id'
  * own body for a worker that takes text or tensors. Fields that are null are absent. A request to another endpoint is
  * returned as it is.
  *
- * @throws ServeError `invalid_value` that names a field of the wrong shape; `not_implemented` for embeddings of several
- *   prompts at once, and for the body of an engine's own API
+ * @throws ServeError `invalid_value` that names a field of the wrong shape, or too many prompts for embeddings;
+ *   `not_implemented` for the body of an engine's own API
  */
 export function fromPreprocessedRequest(value: unknown): ReadRequest {
   if (!isRecord(value)) return { body: value, tokenIds: undefined };
@@ -85,15 +87,19 @@ function endpointOf(value: UnknownRecord): string | undefined {
 }
 
 function embeddingRequest(value: UnknownRecord, prompts: readonly unknown[]): ReadRequest {
-  if (prompts.length !== 1) {
-    throw workerError(
-      'NotImplemented',
-      `embeddings of ${prompts.length} prompts at once: send one prompt in a request`,
-    );
+  const { max } = LIMITS.embedding_inputs;
+  if (prompts.length > max) {
+    const says = `token_ids holds ${prompts.length} prompts, more than ${max}`;
+    throw workerError('InvalidArgument', says, { param: 'token_ids' });
   }
   const { model, dimensions } = value;
   const body = { model, annotations: value.annotations ?? [], embedding: dimensions == null ? {} : { dimensions } };
-  return { body, tokenIds: tokenIdsOf(prompts[0] as readonly unknown[]) };
+  const [first, ...others] = prompts.map((ids) => {
+    if (!Array.isArray(ids)) throw wrongShape('token_ids');
+    return tokenIdsOf(ids);
+  });
+  if (first === undefined || others.length === 0) return { body, tokenIds: first };
+  return { body, tokenIds: undefined, prompts: [first, ...others] };
 }
 
 function tokenIdsOf(ids: readonly unknown[]): Uint32Array {

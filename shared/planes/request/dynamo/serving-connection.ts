@@ -5,6 +5,7 @@ import { ServerCall, type ServerCallRequest } from '../server-call.ts';
 import type { PlaneHandler } from '../types.ts';
 import { AnswerLine } from './answer-line.ts';
 import { decodeLarge, decodePayload, isLargePayload } from './codec.ts';
+import { serveEmbeddings } from './embedding-batch.ts';
 import { RecordCutter } from './record-cutter.ts';
 import { type RequestControl, RequestRules, readControl } from './request-rules.ts';
 import type { ServingSettings } from './serving-settings.ts';
@@ -153,8 +154,9 @@ export class ServingConnection {
     this.#host.begun(line);
     const request = { id: control.id, endpoint: path, headers, deadlineMs: undefined };
     try {
-      const { body, tokenIds } = fromPreprocessedRequest(decode());
-      this.#run(line, { ...request, body, tokenIds }, handler);
+      const { body, tokenIds, prompts } = fromPreprocessedRequest(decode());
+      const serve: PlaneHandler = prompts === undefined ? handler : (call) => serveEmbeddings(call, prompts, handler);
+      this.#run(line, { ...request, body, tokenIds }, serve);
     } catch (thrown) {
       line.fail(0, toWire(toServeError(thrown)), false);
     }

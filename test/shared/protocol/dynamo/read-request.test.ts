@@ -95,7 +95,10 @@ describe('a request of a frontend of Dynamo', () => {
       input: { kind: 'tokens', tokenIds: Uint32Array.of(1, 2) },
       embedding: { dimensions: 8 },
     });
-    expect(() => decoded({ ...request, token_ids: [[1], [2]] })).toThrow('Not implemented');
+    const both = fromPreprocessedRequest({ ...request, token_ids: [[1], [2, 3]] });
+    expect(both).toMatchObject({ tokenIds: undefined, prompts: [Uint32Array.of(1), Uint32Array.of(2, 3)] });
+    expect(() => fromPreprocessedRequest({ ...request, token_ids: [[1], 2] })).toThrow();
+    expect(() => fromPreprocessedRequest({ ...request, token_ids: Array(2049).fill([1]) })).toThrow();
   });
 
   it('is as it is for an endpoint that does not generate', () => {
