@@ -7,10 +7,11 @@ import {
   ENDPOINTS,
   type GenerationRequest,
   type GenerationSink,
+  isPinned,
   type OutputOptions,
 } from '../protocol/index.ts';
 import type { Router } from '../router/index.ts';
-import { Inhibition } from '../scheduler/index.ts';
+import { Inhibition, type WorkerSetRecord } from '../scheduler/index.ts';
 import { inSpan } from '../telemetry/index.ts';
 import { type LoadedModel, PromptEncoder, type Tokenizer } from '../tokens/index.ts';
 import { ResponseAssembler } from './answer/response-assembler.ts';
@@ -21,7 +22,16 @@ import { modelNotFound, modelNotReady } from './models/model-errors.ts';
 import type { ModelStore } from './models/model-store.ts';
 import { requestableModels } from './models/requestable-models.ts';
 import type { RoutableModel, Worker } from './models/routable-model.ts';
-import { chooseSet, isSameProcess, routableWorkers, sameSet, workerSetsOf } from './models/worker-sets.ts';
+import {
+  chooseOtherSet,
+  chooseSet,
+  describeSet,
+  isSameProcess,
+  largestSet,
+  routableWorkers,
+  sameSet,
+  workerSetsOf,
+} from './models/worker-sets.ts';
 import {
   BusyThresholds,
   type BusyThresholdValues,
@@ -122,6 +132,16 @@ const LOAD_REPORT_MS = 1000;
  */
 export function createPipeline(options: PipelineOptions): Pipeline & Placer & { close(): void } {
   return new DiscoveredPipeline(options);
+}
+
+/** A request with a worker set. */
+interface Serving {
+  readonly asked: GenerationRequest;
+  readonly sink: GenerationSink;
+  readonly options: GenerateOptions;
+  readonly times: RequestTimes | undefined;
+  /** Checksums of the cards of worker sets that could not serve it. */
+  readonly tried: ReadonlySet<string>;
 }
 
 class DiscoveredPipeline implements Pipeline, Placer {
@@ -226,9 +246,14 @@ class DiscoveredPipeline implements Pipeline, Placer {
     const times = this.#options.observer.timed && this.#timesOf(request, options.signal);
     // `follow` needs the very sink that `listen` returns, so the timed one is inside.
     const sink = this.#nextTurns.listen(request, times === undefined ? asker : times.listen(asker));
-    this.#serve(request, sink, options, times).catch((thrown: unknown) => {
+    this.#orFail(this.#serve(request, sink, options, times), sink, options);
+  }
+
+  /** Fails the request if `serving` rejects. */
+  #orFail(serving: Promise<void>, sink: GenerationSink, { signal }: GenerateOptions): void {
+    serving.catch((thrown: unknown) => {
       this.#options.hold?.over(sink);
-      if (!options.signal.aborted) sink.fail(toServeError(thrown));
+      if (!signal.aborted) sink.fail(toServeError(thrown));
     });
   }
 
@@ -245,7 +270,8 @@ class DiscoveredPipeline implements Pipeline, Placer {
   }
 
   async countTokens(request: GenerationRequest): Promise<number | undefined> {
-    const model = this.models.known(request.model);
+    const known = this.models.known(request.model);
+    const model = known && largestSet(known);
     if (model === undefined || model.isPlanned || model.card.model_input !== 'Tokens') return undefined;
     // Its worker counts them
     if (isReadByWorker(request, model)) return undefined;
@@ -253,26 +279,33 @@ class DiscoveredPipeline implements Pipeline, Placer {
   }
 
   async tokenize(request: GenerationRequest, addsSpecialTokens: boolean): Promise<PromptTokenIds> {
-    const { model, tokenizer, loaded } = await this.#vocabularyOf(request.model);
+    const { model, tokenizer, loaded, workerSet } = await this.#vocabularyOf(request.model);
     if (isReadByWorker(request, model)) throw workerTells(request.model);
     const limits = { model: request.model, contextLength: 0, addsSpecialTokens };
     const { tokenIds } = await tokenizePrompt(this.#asModelWants(request, model), loaded, this.#tools, limits);
-    return { tokenIds, contextLength: model.contextLength, spelled: (id) => tokenizer.idToToken(id) };
+    return {
+      tokenIds,
+      contextLength: model.contextLength,
+      spelled: (id) => tokenizer.idToToken(id),
+      ...(workerSet && { workerSet }),
+    };
   }
 
-  vocabularyOf(name: string): Promise<{ readonly tokenizer: Tokenizer }> {
+  vocabularyOf(name: string): Promise<{ readonly tokenizer: Tokenizer; readonly workerSet?: WorkerSetRecord }> {
     return this.#vocabularyOf(name);
   }
 
   async #vocabularyOf(name: string) {
-    const model = this.#withCard(name);
+    const known = this.#withCard(name);
+    const model = largestSet(known);
     if (model.card.model_input !== 'Tokens') throw workerTells(name);
     const loaded = await this.#options.store.get(model);
-    return { model, loaded, tokenizer: loaded.tokenizer };
+    const workerSet = describeSet(known, model);
+    return { model, loaded, tokenizer: loaded.tokenizer, ...(workerSet && { workerSet }) };
   }
 
   async textOf(name: string, tokenIds: readonly number[]): Promise<string> {
-    const model = this.#withCard(name);
+    const model = largestSet(this.#withCard(name));
     if (model.card.model_input !== 'Tokens') return '';
     const { tokenizer } = await this.#options.store.get(model);
     return tokenizer.decode(tokenIds, { skipSpecialTokens: false });
@@ -297,9 +330,10 @@ class DiscoveredPipeline implements Pipeline, Placer {
   }
 
   async place(asked: GenerationRequest, holder: GenerationSink, { signal, admits }: PlaceOptions): Promise<Placement> {
-    const { hold } = this.#options;
+    const { hold, observer } = this.#options;
     try {
-      const { request, model, preprocessed } = await this.#prepare(asked, holder, signal, this.#options.observer);
+      const model = await this.#setFor(asked, holder, signal);
+      const { request, preprocessed } = await this.#prepare(asked, model, signal, observer);
       const { request: ready, media, promptTokens } = preprocessed;
       const places = await this.#placing.run(ready, routedRequest(request, model, signal, media), admits);
       const release = (): void => {
@@ -318,13 +352,31 @@ class DiscoveredPipeline implements Pipeline, Placer {
   }
 
   /**
-   * Finds the model of a request, and makes its prompt. Rejects with a ServeError, or with the signal's reason.
+   * Finds the model of a request, and chooses one of its worker sets. Rejects as `#modelFor` does.
    * @param holder identity of the request in the queue of requests that wait for workers
    */
-  async #prepare(asked: GenerationRequest, holder: GenerationSink, signal: AbortSignal, observer: PipelineObserver) {
+  async #setFor(asked: GenerationRequest, holder: GenerationSink, signal: AbortSignal): Promise<RoutableModel> {
     const type = ENDPOINTS[asked.endpoint].modelType;
     const named = await this.#modelFor(asked, type, holder, signal);
-    const model = chooseSet(named, { type, routing: asked.routing }, this.#random);
+    return chooseSet(named, { type, routing: asked.routing }, this.#random);
+  }
+
+  /**
+   * Returns a function that serves the request with another worker set than `left`; undefined if there is none, or if
+   * the request names its worker. Each set is tried once.
+   */
+  #elsewhere(left: RoutableModel, serving: Serving): (() => void) | undefined {
+    const { asked, sink, options } = serving;
+    const now = this.models.find(asked.model);
+    if (now === undefined || isPinned(asked)) return undefined;
+    const tried = new Set([...serving.tried, left.mdcSum]);
+    const other = chooseOtherSet(now, ENDPOINTS[asked.endpoint].modelType, tried, this.#random);
+    if (other === undefined) return undefined;
+    return () => this.#orFail(this.#serveWith(other, { ...serving, tried }), sink, options);
+  }
+
+  /** Makes the prompt of a request for the workers of a set. Rejects with a ServeError, or with the signal's reason. */
+  async #prepare(asked: GenerationRequest, model: RoutableModel, signal: AbortSignal, observer: PipelineObserver) {
     const loaded = await this.#loadedFor(asked, model);
     signal.throwIfAborted();
     const request = this.#asModelWants(asked, model);
@@ -337,18 +389,25 @@ class DiscoveredPipeline implements Pipeline, Placer {
     ).finally(() => observer.stageLeft?.('preprocess'));
     observer.stage?.('preprocess', clock.nowMs() - startMs);
     signal.throwIfAborted();
-    return { request, model, loaded, preprocessed };
+    return { request, loaded, preprocessed };
   }
 
   async #serve(
     asked: GenerationRequest,
     sink: GenerationSink,
-    { signal, meter }: GenerateOptions,
+    options: GenerateOptions,
     times: RequestTimes | undefined,
   ): Promise<void> {
+    const model = await this.#setFor(asked, sink, options.signal);
+    await this.#serveWith(model, { asked, sink, options, times, tried: new Set() });
+  }
+
+  async #serveWith(model: RoutableModel, serving: Serving): Promise<void> {
+    const { asked, sink, times } = serving;
+    const { signal, meter } = serving.options;
     const { clock } = this.#options;
     const observer = times?.observer ?? this.#options.observer;
-    const { request, model, loaded, preprocessed } = await this.#prepare(asked, sink, signal, observer);
+    const { request, loaded, preprocessed } = await this.#prepare(asked, model, signal, observer);
     if (this.#dryRun !== undefined && asksForDryRun(request.annotations)) {
       await this.#tellRoute(this.#dryRun, request, model, preprocessed, sink, signal);
       return;
@@ -372,7 +431,8 @@ class DiscoveredPipeline implements Pipeline, Placer {
     const parts = [request, prompt, reader, sink, meter, plan, clock] as const;
     const response = times === undefined ? new ResponseAssembler(...parts) : new TimedResponse(times, ...parts);
     const context = times === undefined ? this.#context : { ...this.#context, observer };
-    new RequestRun(context, request, model, prompt, response, sink, signal).start();
+    const elsewhere = (): (() => void) | undefined => this.#elsewhere(model, serving);
+    new RequestRun(context, request, model, prompt, response, sink, signal, elsewhere).start();
   }
 
   #splitOf(

@@ -3,6 +3,7 @@ import type { ServeError } from '../errors/index.ts';
 import type { GenerationRequest, GenerationSink } from '../protocol/index.ts';
 import { BoundedMap } from '../records/index.ts';
 import type { WorkerPool } from '../router/index.ts';
+import type { WorkerSetRecord } from '../scheduler/index.ts';
 import type { RequestMeter } from '../telemetry/index.ts';
 import type { Tokenizer } from '../tokens/index.ts';
 
@@ -116,7 +117,7 @@ export interface Pipeline {
    * Returns the tokenizer of a model. Rejects with a ServeError if the model is unknown, has none here or cannot be
    * loaded.
    */
-  vocabularyOf(model: string): Promise<{ readonly tokenizer: Tokenizer }>;
+  vocabularyOf(model: string): Promise<{ readonly tokenizer: Tokenizer; readonly workerSet?: WorkerSetRecord }>;
   /**
    * Returns the text of a model's token ids; empty for models that take text, whose tokens only workers know.
    * Rejects with a ServeError if the model is unknown or cannot be loaded.
@@ -131,6 +132,8 @@ export interface PromptTokenIds {
   readonly contextLength: number;
   /** Returns a token as the vocabulary spells it. */
   readonly spelled: (id: number) => string | undefined;
+  /** Worker set whose tokens they are, the one with the most workers; undefined if the model has only one. */
+  readonly workerSet?: WorkerSetRecord;
 }
 
 /** One sending of a request. */

@@ -17,6 +17,20 @@ export interface ExplanationRecord {
   readonly candidates: readonly CandidateRecord[];
   /** Explanation of the choice of the prefill worker, if prompts are computed apart from answers. */
   readonly prefill?: ExplanationRecord;
+  /** Worker set that the explanation is about, if the model has several. */
+  readonly worker_set?: WorkerSetRecord;
+  /** Explanations for the other worker sets that may take the request. */
+  readonly other_sets?: readonly ExplanationRecord[];
+}
+
+/** One of several worker sets of a model, as clients see it. */
+export interface WorkerSetRecord {
+  /** Checksum of the card of its workers. */
+  readonly card: string;
+  readonly namespace: string;
+  readonly workers: number;
+  /** Workers of all sets. Requests go to the sets in proportion to their workers. */
+  readonly all_workers: number;
 }
 
 /** One candidate. Numbers are in blocks unless their name says otherwise. */
@@ -45,11 +59,21 @@ export interface CandidateRecord {
   readonly factor: number;
 }
 
-/** Renders the explanation as a table for people, or as two tables if the prompt is computed apart from the answer. */
+/**
+ * Renders the explanation as a table for people, or as two tables if the prompt is computed apart from the answer. The
+ * tables of other worker sets follow.
+ */
 export function renderExplanation(explanation: ExplanationRecord): string {
-  const { prefill } = explanation;
-  if (prefill === undefined) return renderDecision(explanation, 'request');
-  return `${renderDecision(prefill, 'prefill')}\n${renderDecision(explanation, 'decode')}`;
+  const { prefill, worker_set: set, other_sets: others = [] } = explanation;
+  const head =
+    set === undefined
+      ? ''
+      : `set      card ${set.card} in ${set.namespace}, ${set.workers} of ${set.all_workers} workers\n`;
+  const decision =
+    prefill === undefined
+      ? renderDecision(explanation, 'request')
+      : `${renderDecision(prefill, 'prefill')}\n${renderDecision(explanation, 'decode')}`;
+  return [`${head}${decision}`, ...others.map(renderExplanation)].join('\n');
 }
 
 function renderDecision(explanation: ExplanationRecord, title: 'request' | 'prefill' | 'decode'): string {

@@ -22,7 +22,12 @@ export {
   withTransferPolicy,
 } from './disaggregation.ts';
 export { eligibleWorkers, Inhibition, pinnedIn, rankIn } from './eligibility.ts';
-export { type CandidateRecord, type ExplanationRecord, renderExplanation } from './explanation-record.ts';
+export {
+  type CandidateRecord,
+  type ExplanationRecord,
+  renderExplanation,
+  type WorkerSetRecord,
+} from './explanation-record.ts';
 export {
   defaultKvRouterConfig,
   type KvRouterConfig,

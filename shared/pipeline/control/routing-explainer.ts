@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { ServeError } from '../../errors/index.ts';
-import type { GenerationRequest } from '../../protocol/index.ts';
+import { ENDPOINTS, type GenerationRequest } from '../../protocol/index.ts';
 import type { RouteRequest } from '../../router/index.ts';
 import {
   bypassesRemotePrefill,
@@ -13,7 +13,8 @@ import type { PromptEncoder } from '../../tokens/index.ts';
 import type { LiveModelDirectory } from '../models/model-directory.ts';
 import { modelNotFound } from '../models/model-errors.ts';
 import type { ModelStore } from '../models/model-store.ts';
-import type { Worker } from '../models/routable-model.ts';
+import type { RoutableModel, Worker } from '../models/routable-model.ts';
+import { describeSet, setsFor } from '../models/worker-sets.ts';
 import { MediaMemory } from '../prompt/media-memory.ts';
 import { preprocess, withCardDefaults } from '../prompt/preprocess.ts';
 import { type Bypass, prefillRouting } from '../run/prefill-stage.ts';
@@ -53,28 +54,45 @@ export class RoutingExplainer {
   }
 
   /**
-   * Returns where `asked` would go, and where its prompt would be computed. Rejects with the ServeError with which
-   * `Pipeline.generate` would fail before it routes. Rejects with `not_implemented` for models whose prompts only their
-   * workers can read.
+   * Returns where `asked` would go, and where its prompt would be computed. If it may go to one of several worker sets,
+   * the one with the most workers comes first, and the explanation has those of the others. Rejects with the ServeError
+   * with which `Pipeline.generate` would fail before it routes. Rejects with `not_implemented` for models whose prompts
+   * only their workers can read.
    */
   async explain(asked: GenerationRequest): Promise<ExplanationRecord> {
-    const { models, store, encoder, clock, source, isConditional = false } = this.#options;
-    const { media: memory = new MediaMemory() } = this.#options;
+    const { models } = this.#options;
     const model = models.find(asked.model);
     if (model === undefined) {
       throw modelNotFound(models.list(), { name: asked.model, param: 'model', refused: models.refused() });
     }
-    if (model.card.model_input !== 'Tokens') {
+    const sets = setsFor(model, { type: ENDPOINTS[asked.endpoint].modelType, routing: asked.routing });
+    const readable = (sets.length === 0 ? [model] : sets).filter(({ card }) => card.model_input === 'Tokens');
+    if (readable.length === 0) {
       throw new ServeError('not_implemented', `model \`${asked.model}\` takes text: only its workers know its blocks`);
     }
-    const request = withCardDefaults(asked, model.card, true);
+    const [most, ...others] = await Promise.all(
+      readable
+        .toSorted((one, other) => other.workers.length - one.workers.length)
+        .map(async (set): Promise<ExplanationRecord> => {
+          const explanation = await this.#explainIn(set, asked);
+          const described = describeSet(model, set);
+          return described === undefined ? explanation : { ...explanation, worker_set: described };
+        }),
+    );
+    return { ...(most as ExplanationRecord), ...(others.length > 0 && { other_sets: others }) }; // one is readable
+  }
+
+  async #explainIn(set: RoutableModel, asked: GenerationRequest): Promise<ExplanationRecord> {
+    const { store, encoder, clock, source, isConditional = false } = this.#options;
+    const { media: memory = new MediaMemory() } = this.#options;
+    const request = withCardDefaults(asked, set.card, true);
     const tools = { encoder, media: memory, clock, observer: {} };
-    const { request: ready, media } = await preprocess(request, model, await store.get(model), tools);
+    const { request: ready, media } = await preprocess(request, set, await store.get(set), tools);
     const tokenIds = ready.input.kind === 'tokens' ? ready.input.tokenIds : undefined;
     const { id, routing, routerConfigOverride: override } = ready;
-    const prompt = media && { prompt: media.hashedFor(model.pool, routing), home: media.home };
-    const asIs: RouteRequest = { id, pool: model.pool, routing, override, tokenIds, ...prompt, excluded: NO_WORKERS };
-    const { prefill } = model;
+    const prompt = media && { prompt: media.hashedFor(set.pool, routing), home: media.home };
+    const asIs: RouteRequest = { id, pool: set.pool, routing, override, tokenIds, ...prompt, excluded: NO_WORKERS };
+    const { prefill } = set;
     if (prefill === undefined) return source.explain(asIs);
     const toPrefill = { ...asIs, pool: prefill.pool, routing: prefillRouting(routing, prefill.workers) };
     const toDecode = { ...asIs, override: decodeOverride(override, isConditional) };

@@ -1,6 +1,7 @@
 import type { Random } from '../../clock/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
 import type { RoutingHints } from '../../protocol/index.ts';
+import type { WorkerSetRecord } from '../../scheduler/index.ts';
 import type { RoutableModel, Worker } from './routable-model.ts';
 
 const NO_WORKERS: readonly Worker[] = [];
@@ -41,6 +42,12 @@ export function isSameProcess(one: Pick<Worker, 'id' | 'transport'>, other: Pick
   return kinds.length === Object.keys(others).length && kinds.every((kind) => transport[kind] === others[kind]);
 }
 
+/** Returns a text that is the same for the same process only, as `isSameProcess` tells them apart. */
+export function nameOfProcess({ id, transport }: Pick<Worker, 'id' | 'transport'>): string {
+  const addresses = Object.keys(transport).sort();
+  return [id, ...addresses.map((kind) => `${kind}=${transport[kind]}`)].join(' ');
+}
+
 /**
  * Returns the worker set of `model` that is `set` as it is now. If that has gone, returns one with the same card whose
  * workers have another role. Undefined if there is none: tokens have another meaning at workers with another card.
@@ -69,15 +76,57 @@ export function chooseSet(
   random: Pick<Random, 'below'>,
 ): RoutableModel {
   if (model.otherSets === undefined) return model;
-  const sets = setsOf(model).filter(({ card, workers }) => workers.length > 0 && card.model_type.includes(type));
+  return drawSet(setsFor(model, { type, routing }), random) ?? model;
+}
+
+/** Returns the worker sets of which `chooseSet` chooses one. */
+export function setsFor(model: RoutableModel, { type, routing }: SetAsk): readonly RoutableModel[] {
+  const sets = openSets(model, type);
   const named = sets.filter((set) => hasNamed(set, routing));
-  const open = named.length > 0 ? named : sets;
-  let drawn = open.length > 1 ? random.below(open.reduce((sum, { workers }) => sum + workers.length, 0)) : 0;
-  for (const set of open) {
+  return named.length > 0 ? named : sets;
+}
+
+/** Returns the worker set with the most workers, which most requests go to; the first one of several such sets. */
+export function largestSet(model: RoutableModel): RoutableModel {
+  return setsOf(model).reduce((most, set) => (set.workers.length > most.workers.length ? set : most));
+}
+
+/** Describes `set`; undefined if the model has no other set. */
+export function describeSet(model: RoutableModel, set: RoutableModel): WorkerSetRecord | undefined {
+  if (model.otherSets === undefined) return undefined;
+  const all = setsOf(model).reduce((sum, { workers }) => sum + workers.length, 0);
+  return { card: set.mdcSum, namespace: set.namespace, workers: set.workers.length, all_workers: all };
+}
+
+/**
+ * Chooses a worker set for a request that the sets in `tried` could not serve, as `chooseSet` does. Undefined if no
+ * other set has workers for it.
+ * @param tried checksums of the cards of those sets
+ */
+export function chooseOtherSet(
+  model: RoutableModel,
+  type: ModelType,
+  tried: ReadonlySet<string>,
+  random: Pick<Random, 'below'>,
+): RoutableModel | undefined {
+  return drawSet(
+    openSets(model, type).filter(({ mdcSum }) => !tried.has(mdcSum)),
+    random,
+  );
+}
+
+/** Returns the worker sets that can serve a kind of request now. */
+function openSets(model: RoutableModel, type: ModelType): readonly RoutableModel[] {
+  return setsOf(model).filter(({ card, workers }) => workers.length > 0 && card.model_type.includes(type));
+}
+
+function drawSet(sets: readonly RoutableModel[], random: Pick<Random, 'below'>): RoutableModel | undefined {
+  let drawn = sets.length > 1 ? random.below(sets.reduce((sum, { workers }) => sum + workers.length, 0)) : 0;
+  for (const set of sets) {
     if (drawn < set.workers.length) return set;
     drawn -= set.workers.length;
   }
-  return model;
+  return undefined;
 }
 
 /** Returns whether a set has a worker that the request names. */

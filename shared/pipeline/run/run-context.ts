@@ -61,6 +61,11 @@ export interface RoutedRequest {
   /** Span of the request; undefined if no spans are made. */
   readonly span: Span | undefined;
   readonly signal: AbortSignal;
+  /**
+   * Returns a function that serves the request with another worker set of its model; undefined if there is none, or if
+   * the client has received a part of the answer. @default there is none
+   */
+  readonly elsewhere?: (() => (() => void) | undefined) | undefined;
 }
 
 export function routedRequest(

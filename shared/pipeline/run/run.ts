@@ -6,7 +6,7 @@ import type { Preprocessed } from '../prompt/preprocess.ts';
 import { Attempt } from './attempt.ts';
 import { MigrationBudget } from './migration-budget.ts';
 import type { PrefillCall } from './prefill-call.ts';
-import { routedRequest } from './run-context.ts';
+import { type RoutedRequest, routedRequest } from './run-context.ts';
 import { RunReport } from './run-report.ts';
 import { type Found, type PrefilledAway, type RunDeps, type SearchOwner, WorkerSearch } from './worker-search.ts';
 import { type StreamRun, WorkerStream } from './worker-stream.ts';
@@ -35,6 +35,7 @@ export class RequestRun implements SearchOwner, StreamRun {
   readonly #budget: MigrationBudget;
   readonly #stream: WorkerStream;
 
+  /** @param elsewhere as in `RoutedRequest`, whatever the client has received */
   constructor(
     context: RunDeps,
     request: GenerationRequest,
@@ -43,13 +44,18 @@ export class RequestRun implements SearchOwner, StreamRun {
     response: ResponseAssembler,
     sink: GenerationSink,
     signal: AbortSignal,
+    elsewhere?: RoutedRequest['elsewhere'],
   ) {
     this.#context = context;
     this.#prompt = prompt;
     this.#response = response;
     this.#sink = sink;
     this.#signal = signal;
-    const search = new WorkerSearch(context, this, request, routedRequest(request, model, signal, prompt.media), sink);
+    const routed: RoutedRequest = {
+      ...routedRequest(request, model, signal, prompt.media),
+      elsewhere: elsewhere && (() => (this.#stream.hasOutput ? undefined : elsewhere())),
+    };
+    const search = new WorkerSearch(context, this, request, routed, sink);
     const report = new RunReport(context, request, model, response, sink, prompt);
     const budget = new MigrationBudget(context, model.primaryName, prompt.request, prompt.promptTokens);
     this.#search = search;
@@ -84,7 +90,8 @@ export class RequestRun implements SearchOwner, StreamRun {
     try {
       found = await this.#search.find(request, attempt, retries);
     } catch (thrown) {
-      return this.failWith(cause ?? toServeError(thrown));
+      const error = toServeError(thrown);
+      return this.#goElsewhere(error) ? undefined : this.failWith(cause ?? error);
     }
     if (found.kind === 'whole') return this.#endWith(found);
     const { reservation } = found;
@@ -93,6 +100,17 @@ export class RequestRun implements SearchOwner, StreamRun {
     const failure = attempt.prefillCall?.failure;
     if (failure === undefined) this.#stream.send(found.request, reservation);
     else this.#losePrefill(failure);
+  }
+
+  /** Has another worker set serve the request if its own has no worker left. Returns false if none can. */
+  #goElsewhere(error: ServeError): boolean {
+    const { routed, choice } = this.#search;
+    if (this.#stream.isClosed || error.code !== 'service_unavailable' || choice.hasUntried) return false;
+    const serve = routed.elsewhere?.();
+    if (serve === undefined) return false;
+    this.close();
+    serve();
+    return true;
   }
 
   tryAgain(error: ServeError, worker: Worker | undefined, lost: PrefillCall | undefined): void {

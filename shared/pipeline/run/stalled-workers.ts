@@ -3,7 +3,7 @@ import type { CallSink, RequestPlane } from '../../planes/index.ts';
 import { type EngineRequest, encodeEngineRequest, healthCheckRequest } from '../../protocol/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import type { RoutableModel, Worker } from '../models/routable-model.ts';
-import { isSameProcess } from '../models/worker-sets.ts';
+import { isSameProcess, nameOfProcess } from '../models/worker-sets.ts';
 import type { WorkerObserver } from '../pipeline.ts';
 
 /** The outcome of a canary. `taken`: the worker has accepted it, but its engine has sent nothing. */
@@ -204,6 +204,8 @@ interface Entry {
 
 interface WatchedWorker {
   readonly worker: Worker;
+  /** Name of the worker in `FirstAnswers`. */
+  readonly name: string;
   readonly model: RoutableModel;
   readonly entries: Set<Entry>;
   /** `Clock.nowMs` of the sweep that saw the last sign of life of any of its streams. */
@@ -211,29 +213,32 @@ interface WatchedWorker {
   isProbed: boolean;
 }
 
-/** Workers in `FirstAnswers` at most; the oldest are forgotten. */
+/** Processes in `FirstAnswers` at most; the oldest are forgotten. */
 const REMEMBERED_MAX = 10_000;
 
-/** Remembers which workers have ever answered this process. An engine may need to compile before its first answer. */
+/**
+ * Remembers which processes of workers have ever answered this process, by `nameOfProcess`. An engine may need to
+ * compile before its first answer, and so may a standby that takes over the id of a worker.
+ */
 class FirstAnswers {
   /** `Clock.nowMs` of the first request; undefined once it has answered. */
   readonly #askedMs = new BoundedMap<string, number | undefined>(REMEMBERED_MAX);
 
-  asked(workerId: string, nowMs: number): void {
-    if (!this.#askedMs.has(workerId)) this.#askedMs.set(workerId, nowMs);
+  asked(name: string, nowMs: number): void {
+    if (!this.#askedMs.has(name)) this.#askedMs.set(name, nowMs);
   }
 
-  answered(workerId: string): void {
-    if (!this.has(workerId)) this.#askedMs.set(workerId, undefined);
+  answered(name: string): void {
+    if (!this.has(name)) this.#askedMs.set(name, undefined);
   }
 
-  has(workerId: string): boolean {
-    return this.#askedMs.has(workerId) && this.#askedMs.get(workerId) === undefined;
+  has(name: string): boolean {
+    return this.#askedMs.has(name) && this.#askedMs.get(name) === undefined;
   }
 
   /** Returns for how long the first answer has been awaited. */
-  awaitedMs(workerId: string, nowMs: number): number {
-    return nowMs - (this.#askedMs.get(workerId) ?? nowMs);
+  awaitedMs(name: string, nowMs: number): number {
+    return nowMs - (this.#askedMs.get(name) ?? nowMs);
   }
 }
 
@@ -269,11 +274,11 @@ export class StreamWatch {
     const nowMs = clock.nowMs();
     let watched = this.#latest.get(worker.id);
     if (watched === undefined || !isSameProcess(watched.worker, worker)) {
-      watched = { worker, model, entries: new Set(), lastMs: nowMs, isProbed: false };
+      watched = { worker, name: nameOfProcess(worker), model, entries: new Set(), lastMs: nowMs, isProbed: false };
       this.#latest.set(worker.id, watched);
       this.#workers.add(watched);
     }
-    this.#firstAnswers.asked(worker.id, nowMs);
+    this.#firstAnswers.asked(watched.name, nowMs);
     const entry: Entry = { stream, worker: watched, lastMs: nowMs };
     watched.entries.add(entry);
     this.#entries.set(stream, entry);
@@ -304,7 +309,7 @@ export class StreamWatch {
     for (const entry of this.#entries.values()) {
       const { stream, worker } = entry;
       if (stream.showedLife) worker.lastMs = nowMs;
-      if (stream.showedLife || stream.hasBegun) this.#firstAnswers.answered(worker.worker.id);
+      if (stream.showedLife || stream.hasBegun) this.#firstAnswers.answered(worker.name);
       if (stream.showedLife || stream.isPaused || stream.isDone) entry.lastMs = nowMs;
       stream.showedLife = false;
     }
@@ -342,7 +347,7 @@ export class StreamWatch {
     worker.isProbed = true;
     void probing.then((canary) => {
       worker.isProbed = false;
-      if (canary === 'passed') this.#firstAnswers.answered(worker.worker.id);
+      if (canary === 'passed') this.#firstAnswers.answered(worker.name);
       if (this.#hasStalled(worker, canary, sinceMs)) this.#stall(worker, [...worker.entries]);
       else this.#countAnew(worker);
     });
@@ -364,12 +369,12 @@ export class StreamWatch {
   /**
    * Whether a worker may still warm up: it has never answered, has time left, and no worker that has could replace it.
    */
-  #isWarmingUp({ worker, model }: WatchedWorker): boolean {
+  #isWarmingUp({ worker, name, model }: WatchedWorker): boolean {
     const { clock, warmUpMs = 0, stalledWorkers, modelNow } = this.#options;
-    if (this.#firstAnswers.has(worker.id)) return false;
-    if (this.#firstAnswers.awaitedMs(worker.id, clock.nowMs()) >= warmUpMs) return false;
+    if (this.#firstAnswers.has(name)) return false;
+    if (this.#firstAnswers.awaitedMs(name, clock.nowMs()) >= warmUpMs) return false;
     const members = membersOf(worker, modelNow?.(model) ?? model);
-    return !members.some((member) => this.#firstAnswers.has(member.id) && !stalledWorkers.has(member));
+    return !members.some((member) => this.#firstAnswers.has(nameOfProcess(member)) && !stalledWorkers.has(member));
   }
 
   #stall({ worker, model }: WatchedWorker, entries: readonly Entry[]): void {

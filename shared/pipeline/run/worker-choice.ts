@@ -10,6 +10,8 @@ import type { DispatchContext, RoutedRequest, RunContext } from './run-context.t
 
 const NO_WORKERS: ReadonlySet<string> = new Set();
 const NO_IDS: readonly string[] = [];
+/** Place of a request that will not take a worker of its set, because another set serves it. */
+const ELSEWHERE: WorkerCapacity = { capacity: Number.POSITIVE_INFINITY };
 
 /** The workers of a pool that may still take one request in one stage. The router chooses among them. */
 export class WorkerEligibility {
@@ -154,28 +156,35 @@ export class WorkerChoice {
     this.eligibility = new WorkerEligibility(context, request);
   }
 
+  /** Whether a worker could still be tried. */
+  get hasUntried(): boolean {
+    return this.#untried().length > 0;
+  }
+
   /** Returns whether a worker other than `left` could still be tried. */
   hasOtherThan(left: Worker): boolean {
     return this.#untried().some((worker) => !isSameProcess(worker, left));
   }
 
   /**
-   * Chooses a worker. If requests are held, waits while no worker is left to take this one.
+   * Chooses a worker. If requests are held, waits while no worker is left to take this one, in its worker set or in
+   * another.
    *
    * @param namespace that of the prompt's blocks, which they cannot leave; undefined = there are no blocks yet
    */
   async choose(request: EngineRequest, namespace: string | undefined): Promise<Reservation<Worker>> {
     const { hold } = this.#context;
-    const { model, signal } = this.#request;
+    const { model, signal, elsewhere } = this.#request;
     for (;;) {
       try {
         return await this.#ask(request, namespace);
       } catch (thrown) {
         const mayWait = hold !== undefined && toServeError(thrown).code === 'service_unavailable';
-        if (!mayWait || this.#untried().length > 0) throw thrown;
+        if (!mayWait || this.hasUntried || elsewhere?.() !== undefined) throw thrown;
         const find = (): WorkerCapacity | undefined => {
           const untried = this.#untried();
-          return untried.length === 0 ? undefined : { capacity: capacityOf(model, untried) };
+          if (untried.length > 0) return { capacity: capacityOf(model, untried) };
+          return elsewhere?.() === undefined ? undefined : ELSEWHERE;
         };
         await hold.until({ model: model.primaryName, isStream: this.#isStream, find, holder: this.#holder }, signal);
       }

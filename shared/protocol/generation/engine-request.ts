@@ -71,7 +71,7 @@ export interface EngineRequest extends RequestTerms {
 }
 
 /** Returns whether the request names the worker that must serve it. */
-export function isPinned({ routing }: EngineRequest): boolean {
+export function isPinned({ routing }: Pick<EngineRequest, 'routing'>): boolean {
   return routing.backend_instance_id !== undefined || routing.decode_worker_id !== undefined;
 }
 

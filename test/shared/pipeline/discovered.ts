@@ -2,16 +2,19 @@ import { seededRandom } from '../../../shared/clock/index.ts';
 import type { EndpointRecord, ModelCard, ModelRecord } from '../../../shared/discovery/index.ts';
 import { MemoryDiscovery, MemoryHub } from '../../../shared/discovery/memory/memory-discovery.ts';
 import {
+  ColdStartQueue,
   createPipeline,
   FollowedPools,
   LiveModelDirectory,
   ModelStore,
+  RoutingExplainer,
   type Worker,
   workerSetsOf,
 } from '../../../shared/pipeline/index.ts';
 import type { GenerationRequest } from '../../../shared/protocol/index.ts';
-import { Inhibition, SimpleRouter } from '../../../shared/scheduler/index.ts';
-import type { LoadedModel } from '../../../shared/tokens/index.ts';
+import type { RouteRequest } from '../../../shared/router/index.ts';
+import { type ExplanationRecord, Inhibition, SimpleRouter } from '../../../shared/scheduler/index.ts';
+import { type LoadedModel, PromptEncoder } from '../../../shared/tokens/index.ts';
 import { waitUntil } from '../../support/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import {
@@ -39,11 +42,17 @@ export function endpoint(id: string, namespace = 'prod-1', address = id): Endpoi
   return { type: 'Endpoint', ...scope, transport: { memory: address } };
 }
 
+const UNDECIDED: ExplanationRecord = {
+  ...{ request_id: 'r', cost_model: 'stator', prompt_tokens: 0, blocks: 0, temperature: 0, waited_ms: 0 },
+  ...{ chosen: null, failure: 'no worker', candidates: [] },
+};
+
 /**
  * A pipeline before workers that it finds in discovery. The test is the other side of its request plane.
  * @param stallMs silence after which a worker is in doubt; 0 = never
+ * @param holdsMs longest wait of a request for a worker; 0 = none
  */
-export async function openDiscovered({ stallMs = 0 } = {}) {
+export async function openDiscovered({ stallMs = 0, holdsMs = 0 } = {}) {
   const clock = new VirtualClock();
   const hub = new MemoryHub(clock);
   const workers = new MemoryDiscovery({ hub, clock });
@@ -65,14 +74,38 @@ export async function openDiscovered({ stallMs = 0 } = {}) {
   const store = new ModelStore({ open, clock, onFailure: () => {} });
   const random = seededRandom(3);
   const parts = { models, store, router, inhibition, plane, clock, random };
-  const pipeline = createPipeline({ ...parts, stallMs, observer: {} });
+  const unheard = { holding() {}, wanted() {}, held() {} };
+  const hold = holdsMs === 0 ? undefined : new ColdStartQueue({ clock, timeoutMs: holdsMs, observer: unheard });
+  if (hold !== undefined) models.follow(() => hold.look());
+  const pipeline = createPipeline({ ...parts, stallMs, hold, observer: {} });
   const change = async (changed: Promise<void>): Promise<void> => {
     await changed;
     await Promise.resolve(); // changes of one turn are taken in together at its end
   };
+  const explained: RouteRequest[] = [];
+  const explainer = new RoutingExplainer({
+    models,
+    store,
+    encoder: new PromptEncoder({ clock }),
+    clock,
+    source: {
+      explained: async () => undefined,
+      explain: async (asked) => {
+        explained.push(asked);
+        return { ...UNDECIDED, prompt_tokens: asked.tokenIds?.length ?? 0 };
+      },
+    },
+  });
   return {
     clock,
     plane,
+    pipeline,
+    /** Explains where a request would go; the router is one that has no worker. */
+    explain: (more: Partial<GenerationRequest>) => explainer.explain(request(more)),
+    /** Questions to the router for such explanations. */
+    explained,
+    /** Returns the number of requests that wait for a worker. */
+    held: () => hold?.count ?? 0,
     put: (record: EndpointRecord) => change(workers.put(record)),
     remove: (record: EndpointRecord) => change(workers.remove(record)),
     async register(id: string, namespace = 'prod-1', more: Partial<ModelCard> = {}): Promise<void> {

@@ -50,11 +50,17 @@ async function serveTokenize(deps: HttpAppDeps, exchange: HttpExchange): Promise
   const model = modelOf(deps, exchange, body.model);
   const request = requestOf(body, model, deps, exchange);
   const addsSpecialTokens = body.add_special_tokens ?? body.messages == null;
-  const { tokenIds, contextLength, spelled } = await deps.pipeline.tokenize(request, addsSpecialTokens);
+  const { tokenIds, contextLength, spelled, workerSet } = await deps.pipeline.tokenize(request, addsSpecialTokens);
   await endOfTurn();
   const strings = body.return_token_strs === true ? [...tokenIds].map((id) => spelled(id) ?? '') : null;
   const tokens = [...tokenIds];
-  sendJson(exchange, 200, { count: tokens.length, max_model_len: contextLength, tokens, token_strs: strings });
+  sendJson(exchange, 200, {
+    count: tokens.length,
+    max_model_len: contextLength,
+    tokens,
+    token_strs: strings,
+    worker_set: workerSet,
+  });
 }
 
 /** `POST /detokenize`: returns the text of tokens, special ones included. */
@@ -63,7 +69,7 @@ async function serveDetokenize(deps: HttpAppDeps, exchange: HttpExchange): Promi
   const body = requireShape(detokenizeSchema, await readJson(exchange, deps));
   await deps.lookUp?.(body.model ?? undefined);
   const model = modelOf(deps, exchange, body.model);
-  const { tokenizer } = await deps.pipeline.vocabularyOf(model);
+  const { tokenizer, workerSet } = await deps.pipeline.vocabularyOf(model);
   const outside = body.tokens.find((id) => id >= tokenizer.vocabSize);
   if (outside !== undefined) {
     throw invalidValue(`token id ${outside} is outside the vocabulary of ${tokenizer.vocabSize} entries`, 'tokens');
@@ -74,7 +80,7 @@ async function serveDetokenize(deps: HttpAppDeps, exchange: HttpExchange): Promi
     if (at % SLICE_TOKENS === SLICE_TOKENS - 1) await endOfTurn();
     texts.push(detokenizer.push(id));
   }
-  sendJson(exchange, 200, { prompt: texts.join('') + detokenizer.flush() });
+  sendJson(exchange, 200, { prompt: texts.join('') + detokenizer.flush(), worker_set: workerSet });
 }
 
 /** Returns the requested model, or the only one. @throws ServeError */

@@ -223,6 +223,18 @@ describe('a worker that has never answered', () => {
     expect([...stalledWorkers.ids]).toEqual(['a']);
   });
 
+  it('has that time although the process whose id it took over has answered', async () => {
+    const { open, pass, stalledWorkers, watch } = coldBed();
+    const before = open('a', warming);
+    await pass(5, [before]);
+    watch.delete(before);
+    const standby = { ...worker('a'), transport: { memory: 'standby' } };
+    const stream = Object.assign(new FakeStream(), warming);
+    watch.add(stream, standby, { ...model(), workers: [standby] });
+    await pass(16);
+    expect([stream.told, stalledWorkers.ids.size]).toEqual([[], 0]);
+  });
+
   it('has no such time left once it has answered', async () => {
     const { open, pass, stalledWorkers } = coldBed();
     const stream = open('a', warming);
