@@ -27,6 +27,8 @@ export interface MemoryTableClient {
 
 /** The default of `Table`. */
 const REQUEST_TIMEOUT_MS = 2000;
+/** Longest queue of a table of limited capacity; further calls are refused. */
+const QUEUE_MS_MAX = 3000;
 
 /**
  * A table in memory for tests in virtual time: the calls of `Table` with the few expressions that discovery writes.
@@ -35,9 +37,27 @@ const REQUEST_TIMEOUT_MS = 2000;
 export class MemoryTable {
   readonly #clock: Clock;
   readonly #items = new Map<string, Map<string, Item>>();
+  #callsPerSecond = Number.POSITIVE_INFINITY;
+  #freeAtMs = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
+  }
+
+  /** Serves the calls of all clients one after the other, as a table that takes `callsPerSecond`. */
+  limit(callsPerSecond: number): void {
+    this.#callsPerSecond = callsPerSecond;
+  }
+
+  /** Waits for the calls before this one. A call that waits for longer than its time-out fails, and takes its turn. */
+  async #queue(count: number, signal: AbortSignal | undefined): Promise<void> {
+    const nowMs = this.#clock.nowMs();
+    const beginsAtMs = Math.max(this.#freeAtMs, nowMs);
+    if (beginsAtMs - nowMs > QUEUE_MS_MAX) throw new Error('the table is throttled');
+    this.#freeAtMs = beginsAtMs + (1000 * count) / this.#callsPerSecond;
+    const waitMs = this.#freeAtMs - nowMs;
+    await this.#clock.sleep(Math.min(waitMs, REQUEST_TIMEOUT_MS), signal);
+    if (waitMs > REQUEST_TIMEOUT_MS) throw new Error(`no answer within ${REQUEST_TIMEOUT_MS} ms`);
   }
 
   connect(): MemoryTableClient {
@@ -54,6 +74,7 @@ export class MemoryTable {
       if (delayMs > 0) await this.#clock.sleep(delayMs, signal);
       if (isCut) throw new Error('the network is down');
       counts[kind] += count;
+      if (this.#callsPerSecond < Number.POSITIVE_INFINITY) await this.#queue(count, signal);
       const answer = work();
       if (stalled !== undefined) await stalled.over;
       else await Promise.resolve();

@@ -1,13 +1,14 @@
 import type { Clock, Random } from '../../clock/index.ts';
 import type { ViewObserver } from '../options.ts';
 import type { Table } from '../table/table.ts';
-import { ageMs, type Moment, momentOf, type TableTime } from '../table/table-time.ts';
+import { momentOf, type TableTime } from '../table/table-time.ts';
 import { CardNamesBook } from './card-names.ts';
 import { keepCards, packCatalogue, readCatalogue } from './catalogue.ts';
 import { type Fleet, ReadingMerge } from './fleet/members.ts';
 import { cardSumsOf } from './fleet/record-bytes.ts';
 import type { ViewIndex } from './fleet/view-index.ts';
 import type { LeaseCleaner } from './lease-cleaner.ts';
+import { LeasePauses } from './lease-pauses.ts';
 import { type DeadLease, type LeaseLiveness, LeaseScan } from './lease-scan.ts';
 import { type HeadState, HeadWatch, type ViewHead, ViewReader } from './view-reader.ts';
 import { FenceLost, ViewWriter } from './view-writer.ts';
@@ -23,7 +24,7 @@ export interface FleetReaderOptions {
   readonly holder: string;
   /** Whether this process may gather the view: a process that is frozen between requests may not. */
   readonly mayGather: boolean;
-  /** Least time between two readings of the leases, which replace a view that is too old. */
+  /** Period of reading. Readings of the leases, in place of a view that is too old, have longer pauses. */
   readonly pollMs: number;
   readonly observer: ViewObserver;
   readonly report: (problem: Error) => void;
@@ -74,7 +75,7 @@ const NOTHING: Fleet = new Map();
  *
  *     the head is kept up         the view: the head, and the cells that changed
  *     this process holds it       the leases, from which it then writes the view
- *     the head is too old         takes the head over; or reads the leases, at most once a period, and writes nothing
+ *     the head is too old         takes the head over; or reads the leases, ever less often, and writes nothing
  *
  * While all of them fail, the last known fleet stays.
  */
@@ -89,8 +90,11 @@ export class FleetReader {
   #hasAdopted = false;
   #isCleaning = false;
   readonly #closing = new AbortController();
-  #scanned: Moment | undefined;
-  #scanPauseMs = 0;
+  readonly #pauses: LeasePauses;
+  /** Failure of the last reading of the leases in place of the view; undefined if it succeeded. */
+  #scanFailure: unknown;
+  /** Models whose processes `#known` contains. */
+  #covered: ReadonlySet<string> | 'all' | 'none' = 'none';
   #catalogue: Uint8Array = new Uint8Array();
   #remembered: readonly string[] = [];
   readonly #names: CardNamesBook;
@@ -113,6 +117,7 @@ export class FleetReader {
     this.#writer = new ViewWriter({ table, clock, time, holder, ttlMs: VIEW_TTL_MS });
     this.#headWatch = new HeadWatch(clock, time, VIEW_TTL_MS);
     this.#names = new CardNamesBook(table, clock);
+    this.#pauses = new LeasePauses(options);
     this.#merge = new ReadingMerge(VIEW_TTL_MS + pollMs);
   }
 
@@ -160,12 +165,15 @@ export class FleetReader {
     if (mayGather && state.isTakeable && (await this.#take(head, isFailing, signal)))
       return this.#gather(isFailing, signal);
     if (head !== undefined && state.isFresh) {
+      this.#pauses.viewed();
+      this.#scanFailure = undefined;
       this.#leases = head.body?.leases ?? 0;
       if (!isFollowed) return { fleet: undefined, catalogue: undefined };
       const reading = await this.#view.readCells(head, { shardKey, models }, signal);
       if (reading.fleet !== undefined) {
         observer.read('view', Math.max(0, time.nowMs() - head.writtenAtMs));
         [this.#isSharded, this.#shardKey] = [reading.isSharded, shardKey];
+        if (reading.isComplete !== false) this.#covered = models ?? 'all';
         return {
           catalogue: reading.catalogue,
           isComplete: reading.isComplete,
@@ -201,6 +209,7 @@ export class FleetReader {
     const began = momentOf(clock);
     const reading = await this.#scanLeases({ isExact: false, mayRest: true }, isFailing, signal);
     const fleet = this.#learn(reading.fleet);
+    this.#covered = 'all';
     this.#merge.read(fleet, fleet, clock.nowMs());
     const sums = sumsOf(fleet);
     if (hasOther(sums, this.#cardSums)) this.#cardReads = CATALOGUE_READS_OF_CARD;
@@ -241,16 +250,32 @@ export class FleetReader {
 
   /** Reads the leases, because the head is too old and this process cannot take it. */
   async #fallBack(head: ViewHead | undefined, isFailing: boolean, signal: AbortSignal): Promise<FleetReading> {
-    const { clock, random, pollMs, observer } = this.#options;
-    const isSoon = this.#scanned !== undefined && ageMs(this.#scanned, clock) < this.#scanPauseMs;
-    if (isSoon) return { fleet: this.#known, catalogue: undefined };
-    const catalogue = head === undefined ? undefined : await this.#adopt(head, isFailing, signal);
-    const fleet = await this.#readLeases({ isExact: false, mayRest: false }, isFailing, signal);
-    this.#scanPauseMs = pollMs * (0.9 + 0.2 * random.next());
-    this.#scanned = momentOf(clock);
-    this.#isSharded = false;
-    observer.read('leases', 0);
-    return { fleet, catalogue };
+    if (this.#knowsModels() && !this.#pauses.isDue()) {
+      if (this.#scanFailure !== undefined) throw this.#scanFailure; // what is known gets no newer
+      return { fleet: this.#known, catalogue: undefined };
+    }
+    try {
+      const catalogue = head === undefined ? undefined : await this.#adopt(head, isFailing, signal);
+      const fleet = await this.#readLeases({ isExact: false, mayRest: false }, isFailing, signal);
+      this.#scanFailure = undefined;
+      this.#pauses.tried();
+      this.#isSharded = false;
+      this.#options.observer.read('leases', 0);
+      return { fleet, catalogue };
+    } catch (error) {
+      if (!signal.aborted) {
+        this.#scanFailure = error;
+        this.#pauses.tried();
+      }
+      throw error;
+    }
+  }
+
+  /** Whether the known fleet contains the processes of all models that are wanted. */
+  #knowsModels(): boolean {
+    const [covered, wanted] = [this.#covered, this.#models];
+    if (covered === 'all' || covered === 'none') return covered === 'all';
+    return wanted !== undefined && [...wanted].every((model) => covered.has(model));
   }
 
   async #readLeases(
@@ -260,6 +285,7 @@ export class FleetReader {
   ): Promise<Fleet> {
     const before = this.#known;
     const { fleet } = await this.#scanLeases(request, isFailing, signal);
+    this.#covered = 'all';
     this.#merge.read(fleet, before, this.#options.clock.nowMs());
     return this.#learn(fleet);
   }
