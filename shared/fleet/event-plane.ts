@@ -54,20 +54,28 @@ export function eventPlane(settings: FleetSettings, clock: Clock, logger: Logger
   }
   const brokers = brokersOf(settings, logger, discovery);
   const host = fleetHost(settings.eventPlaneHost, settings, undefined);
-  const refusal = refuseOpenListener({
-    name: 'a ZMQ publisher of the event plane',
-    address: listenAddress(host).bind,
-    protectedBy: undefined, // ZeroMQ does not check who subscribes
-    open: settings.planeOpen ?? false,
-    remedies: remediesOf(settings),
-  });
   const { tcpRpcAdvertiseHost: advertiseHost } = settings;
   return createZmqEventPlane({
     ...common,
     host,
     advertiseHost,
-    refusal,
+    refusal: refusePublisher(settings),
     ...(brokers === undefined ? {} : { brokers }),
+  });
+}
+
+/**
+ * Returns why a process must not publish events, as one line that says what to change; undefined if it may. With NATS
+ * or brokers it opens no port.
+ */
+export function refusePublisher(settings: FleetSettings): string | undefined {
+  if (kindOf(settings) !== 'Zmq') return undefined;
+  return refuseOpenListener({
+    name: 'a ZMQ publisher of the event plane',
+    address: listenAddress(fleetHost(settings.eventPlaneHost, settings, undefined)).bind,
+    protectedBy: undefined, // ZeroMQ does not check who subscribes
+    open: settings.planeOpen ?? false,
+    remedies: remediesOf(settings),
   });
 }
 

@@ -4,7 +4,7 @@
  * that routers share, the planner's queue, and secrets that a process reads itself.
  */
 export { type DiscoveryHost, openDiscovery } from './discovery.ts';
-export { eventPlane, followingEventPlane } from './event-plane.ts';
+export { eventPlane, followingEventPlane, refusePublisher } from './event-plane.ts';
 export { adoptTarget, ambiguousFraming } from './framing.ts';
 export { type PassingSecrets, passSecrets, readPassedSecrets } from './passed-secrets.ts';
 export { type CallingPlaneOptions, callingPlane, dynamoServingPlane, servingPlane } from './planes.ts';

@@ -9,6 +9,7 @@ import {
   resolveConfig,
   TABLE,
 } from '../../config/index.ts';
+import { refusePublisher } from '../../fleet/index.ts';
 import type { DynamoProgram } from './dynamo-program.ts';
 import type { Finding } from './findings.ts';
 
@@ -36,7 +37,9 @@ export function examineSettings(program: DynamoProgram, env: Environment): Exami
     const resolved = resolveConfig(program.role === 'worker' ? 'frontend' : program.command, flags, given);
     findings.push(...resolved.warnings.map((line): Finding => ({ verdict: 'differs', about: 'setting', says: line })));
     findings.push(...defaultsOf(resolved));
-    return { findings, config: resolveConfig('frontend', flagsOfFrontend(program, flags), given), flags, variables };
+    const config = resolveConfig('frontend', flagsOfFrontend(program, flags), given);
+    findings.push(...replicaSync(config));
+    return { findings, config, flags, variables };
   } catch (thrown) {
     if (!(thrown instanceof ConfigError)) throw thrown;
     findings.push(...thrown.problems.map((line): Finding => ({ verdict: 'fails', about: 'setting', says: line })));
@@ -53,6 +56,13 @@ function stay({ role, module }: DynamoProgram): readonly Finding[] {
 function flagsOfFrontend({ role, command }: DynamoProgram, flags: readonly string[]): readonly string[] {
   if (role !== 'other') return flags;
   return [...meetingFlags(flags), ...(command === 'router' ? ['--router-mode=kv'] : [])];
+}
+
+/** Examines whether routers may tell each other about their requests, for which each publishes events. */
+function replicaSync({ settings }: ResolvedConfig<'frontend'>): readonly Finding[] {
+  if (settings.routerMode !== 'kv' || !settings.routerReplicaSync) return [];
+  const refusal = refusePublisher(settings);
+  return refusal === undefined ? [] : [{ verdict: 'fails', about: '--router-replica-sync', says: refusal }];
 }
 
 /** Returns those of `flags` by which a program meets the others. */

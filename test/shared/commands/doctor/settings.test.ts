@@ -49,6 +49,18 @@ describe('the settings of a program of Dynamo', () => {
     ]);
   });
 
+  it('say if routers may not open the port on which they tell each other about requests', () => {
+    const synced = 'python -m dynamo.frontend --router-mode kv --router-replica-sync';
+    expect(saysOf(examined(synced).findings, 'fails')).toEqual([
+      expect.stringMatching(
+        /^--router-replica-sync: a ZMQ publisher .*set DYN_EVENT_PLANE=nats, .*STATOR_PLANE_OPEN=on/,
+      ),
+    ]);
+    expect(saysOf(examined(synced, { STATOR_PLANE_OPEN: 'on' }).findings, 'fails')).toEqual([]);
+    expect(saysOf(examined(`${synced} --event-plane nats`).findings, 'fails')).toEqual([]);
+    expect(saysOf(examined(`${synced} --discovery-backend file`).findings, 'fails')).toEqual([]);
+  });
+
   it('of a worker are only those by which a frontend meets it', () => {
     const { findings, flags, program } = examined(
       'python3 -m dynamo.vllm --model m --discovery-backend=etcd --request-plane nats --tensor-parallel-size 2',
