@@ -174,6 +174,9 @@ function variablesOf({ variable, toVariables }: Named, texts: SecretTexts): Read
   }
 }
 
+/** Least length of the secrets that rotate, as the table of settings has it. */
+const TOKEN_LENGTH_MIN = 32;
+
 /**
  * Returns the variables of a secret that rotates: JSON with `current` and `previous`, as `stator secrets rotate` writes
  * it, or plain text.
@@ -181,7 +184,9 @@ function variablesOf({ variable, toVariables }: Named, texts: SecretTexts): Read
 function rotatedVariables(variable: string, text: string, older?: string): Readonly<Record<string, string>> {
   const fields = secretFields(text);
   if (fields === undefined) {
-    return { [variable]: text, ...(older === undefined ? {} : { [`${variable}_PREVIOUS`]: older }) };
+    // A shorter version, such as the placeholder of a new secret, was never in use: every process refuses it.
+    const wasInUse = older !== undefined && older.length >= TOKEN_LENGTH_MIN;
+    return { [variable]: text, ...(wasInUse && { [`${variable}_PREVIOUS`]: older }) };
   }
   const { current, previous = 'none' } = fields;
   if (typeof current !== 'string' || current === '' || typeof previous !== 'string') {

@@ -4,6 +4,7 @@ import { captureLogger } from '../../../shared/telemetry/log/logger.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const TOKEN = 'a-plane-token-of-thirty-two-letters';
+const OLDER = 'x'.repeat(32);
 const NAMES = { STATOR_PLANE_TOKEN_SECRET: 'plane', STATOR_NATS_SECRET: 'arn:nats' };
 
 /** Secrets by their names; what a name has behind `@` is the version before. */
@@ -32,8 +33,13 @@ describe('secrets that the environment names', () => {
     ['a text that was never rotated', { s: TOKEN }, { STATOR_PLANE_TOKEN: TOKEN }],
     [
       'a text and the version before',
-      { s: TOKEN, 's@before': 'older' },
-      { STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TOKEN_PREVIOUS: 'older' },
+      { s: TOKEN, 's@before': OLDER },
+      { STATOR_PLANE_TOKEN: TOKEN, STATOR_PLANE_TOKEN_PREVIOUS: OLDER },
+    ],
+    [
+      'a text, but no placeholder that no process takes as a token',
+      { s: TOKEN, 's@before': 'x'.repeat(31) },
+      { STATOR_PLANE_TOKEN: TOKEN },
     ],
     [
       'JSON, which has both',
@@ -53,8 +59,8 @@ describe('secrets that the environment names', () => {
 
   it('are for request ids, too', async () => {
     const names = { STATOR_ID_SECRET_SECRET: 'i' };
-    const { env } = await openSecrets(names, { read: keeping({ i: TOKEN, 'i@before': 'older' }) });
-    expect(env).toEqual({ ...names, STATOR_ID_SECRET: TOKEN, STATOR_ID_SECRET_PREVIOUS: 'older' });
+    const { env } = await openSecrets(names, { read: keeping({ i: TOKEN, 'i@before': OLDER }) });
+    expect(env).toEqual({ ...names, STATOR_ID_SECRET: TOKEN, STATOR_ID_SECRET_PREVIOUS: OLDER });
   });
 
   it('are what a frontend has passed, for who is passed its secrets alone', async () => {
