@@ -110,9 +110,9 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         peers?.prefillDone(pool.pool, decision);
         this.#arm(pool);
       },
-      ended: ({ pool, decision, sessionId }) => {
+      ended: ({ pool, decision, session }) => {
         peers?.ended(pool.pool, decision);
-        if (sessionId !== undefined) pool.affinity?.ended(sessionId);
+        if (session !== undefined) pool.affinity?.ended(session.id, session.set);
         this.#arm(pool);
       },
     };
@@ -302,10 +302,11 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     // The scheduler chooses only among the workers that the router passed last for the pool.
     const worker =
       member.byId.get(decision.workerId) ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
-    const sessionId = request.routing.session_id;
-    if (sessionId !== undefined) pool.affinity?.began(sessionId, decision, request.routing.cache_ttl_ms);
+    const { session_id: id, cache_ttl_ms: cacheTtlMs } = request.routing;
+    const session = id === undefined ? undefined : { id, set: request.pool.key };
+    if (session !== undefined) pool.affinity?.began(session.id, decision, cacheTtlMs, session.set);
     this.#options.peers?.booked(pool.pool, decision, asked);
-    return new KvReservation(worker, { pool, decision, sessionId }, this.#heard);
+    return new KvReservation(worker, { pool, decision, session }, this.#heard);
   }
 
   /** Sets a timer for the instant at which the queue can open by the passing of time. */
@@ -328,7 +329,8 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
 interface Booked<Worker extends RoutableWorker> {
   readonly pool: LivePool<Worker>;
   readonly decision: Decision;
-  readonly sessionId: string | undefined;
+  /** Session of the request, and the key of its worker set. */
+  readonly session: { readonly id: string; readonly set: string } | undefined;
 }
 
 /** Hears about a reservation after the scheduler has: load has changed, so the queue may open at another time. */

@@ -91,17 +91,17 @@ function within(
  * binding.
  */
 function sessionTarget(
-  { routing, excluded }: RouteRequest,
+  { routing, excluded, pool }: RouteRequest,
   workers: readonly RoutableWorker[],
   affinity: SessionAffinity | undefined,
 ): RankId | undefined {
   const sessionId = routing.session_id;
   if (affinity === undefined || sessionId === undefined) return undefined;
-  const target = affinity.find(sessionId);
+  const target = affinity.find(sessionId, pool.key);
   if (target === undefined) return undefined;
   const worker = workers.find(({ id }) => id === target.workerId);
   if (worker !== undefined && hasRank(worker, target.dpRank) && !excluded.has(worker.id)) return target;
-  affinity.unbind(sessionId);
+  affinity.unbind(sessionId, pool.key);
   return undefined;
 }
 
@@ -143,7 +143,11 @@ interface Binding {
 const BINDINGS_MAX = 65_536;
 const ID_BYTES_MAX = 256;
 
-/** Sessions bound to the worker that took their first request. There is one object for each phase of a model. */
+/**
+ * Sessions bound to the worker that took their first request. There is one object for each phase of a model. A base
+ * model and its adapters share it, and have bindings of their own: not every worker has every adapter. `set` is the key
+ * of their worker set.
+ */
 export class SessionAffinity {
   readonly mode: 'hard' | 'soft';
   readonly #bindings = new BoundedMap<string, Binding>(BINDINGS_MAX); // the least recently used leaves first
@@ -156,34 +160,40 @@ export class SessionAffinity {
     this.#ttlMs = ttlMs;
   }
 
-  find(sessionId: string): RankId | undefined {
-    const binding = this.#bindings.get(sessionId);
+  find(sessionId: string, set = ''): RankId | undefined {
+    const key = keyOf(sessionId, set);
+    const binding = this.#bindings.get(key);
     if (binding === undefined) return undefined;
     if (binding.requests > 0 || this.#clock.nowMs() - binding.idleSinceMs <= binding.ttlMs) return binding.target;
-    this.#bindings.delete(sessionId);
+    this.#bindings.delete(key);
     return undefined;
   }
 
   /** Records that a request of the session went to `target`. Does not bind ids that are too long. */
-  began(sessionId: string, target: RankId, cacheTtlMs = 0): void {
+  began(sessionId: string, target: RankId, cacheTtlMs = 0, set = ''): void {
     if (Buffer.byteLength(sessionId) > ID_BYTES_MAX) return;
-    const binding = this.#bindings.get(sessionId) ?? { target, ttlMs: 0, requests: 0, idleSinceMs: 0 };
+    const key = keyOf(sessionId, set);
+    const binding = this.#bindings.get(key) ?? { target, ttlMs: 0, requests: 0, idleSinceMs: 0 };
     binding.ttlMs = Math.max(this.#ttlMs, cacheTtlMs);
     binding.target = target;
     binding.requests++;
-    this.#bindings.set(sessionId, binding);
+    this.#bindings.set(key, binding);
   }
 
   /** Records that a request of the session ended, in any way. The idle time starts again. */
-  ended(sessionId: string): void {
-    const binding = this.#bindings.get(sessionId);
+  ended(sessionId: string, set = ''): void {
+    const binding = this.#bindings.get(keyOf(sessionId, set));
     if (binding === undefined) return;
     binding.requests = Math.max(0, binding.requests - 1);
     binding.idleSinceMs = this.#clock.nowMs();
   }
 
   /** Drops the binding after the worker is gone or failed the session's request. */
-  unbind(sessionId: string): void {
-    this.#bindings.delete(sessionId);
+  unbind(sessionId: string, set = ''): void {
+    this.#bindings.delete(keyOf(sessionId, set));
   }
+}
+
+function keyOf(sessionId: string, set: string): string {
+  return `${set} ${sessionId}`;
 }

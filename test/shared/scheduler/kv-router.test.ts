@@ -376,6 +376,21 @@ describe('sessions', () => {
     }
   });
 
+  it('are bound apart for a base model and an adapter that not every worker has', async () => {
+    const [a, b] = two as [RoutableWorker, RoutableWorker];
+    const adapted: WorkerPool = { ...pool, key: 'adapter', model: 'tuned', base: pool };
+    const routing = router({ config, sessionAffinity: { ttlMs: 1000 } });
+    routing.setWorkers(pool, two);
+    routing.setWorkers(adapted, [b]);
+    const atA = inSession('r0', 0, { excluded: new Set(['b']) });
+    expect((await routing.choose(atA, NEVER)).worker).toBe(a);
+    for (let at = 1; at < 6; at++) {
+      const tuned = inSession(`t${at}`, at, { pool: adapted, routing: { session_id: 's', lora_name: 'tuned' } });
+      expect((await routing.choose(tuned, NEVER)).worker).toBe(b);
+      expect((await routing.choose(inSession(`r${at}`, at), NEVER)).worker).toBe(a);
+    }
+  });
+
   it('last as long as their client expects its prompts to be of use', async () => {
     const clock = new VirtualClock();
     const routing = router({ config, sessionAffinity: { ttlMs: 1000 } }, clock);
