@@ -61,6 +61,7 @@ export { type ModelConfig, ModelConfigSchema } from './messages/generated/model_
 export { file_router } from './messages/generated/router_pb.js';
 export { type GrpcCall, type GrpcMethod, openUnary, receiveOne, unary } from './methods.ts';
 export { defaultConnectionsMax } from './open-files.ts';
+export { same, toBuffer } from './raw-bytes.ts';
 export { FIRST_WINDOW_BYTES, type GrpcServer, type GrpcServerOptions, type GrpcTls, openGrpcServer } from './server.ts';
 export { HEALTH, HealthService, reflectionMethods } from './standard-services.ts';
 export { GrpcStatus, retryTrailers, STATUS, statusName, statusOf } from './status.ts';

@@ -1,4 +1,5 @@
 import { type ChannelCredentials, Client, type ClientOptions, credentials, type Metadata } from '@grpc/grpc-js';
+import { same, toBuffer } from '../../grpc/index.ts';
 import { toFailure } from './etcd-errors.ts';
 import { type EtcdPlace, readCertificates } from './options.ts';
 
@@ -60,12 +61,4 @@ function optionsOf({ probeMs = PROBE_MS }: EtcdPlace): ClientOptions {
     'grpc.service_config_disable_resolution': 1,
     'grpc.use_local_subchannel_pool': 1, // a new connection does not wait for the back-off of the last one
   };
-}
-
-function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength);
-}
-
-function same(bytes: Buffer): Buffer {
-  return bytes;
 }

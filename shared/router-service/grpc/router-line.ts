@@ -8,7 +8,7 @@ import {
 } from '@grpc/grpc-js';
 import type { Clock } from '../../clock/index.ts';
 import { fromWire, type ServeError, type WorkerErrorKind, workerError } from '../../errors/index.ts';
-import { HEALTH } from '../../grpc/index.ts';
+import { HEALTH, same, toBuffer } from '../../grpc/index.ts';
 import type { PlaneClientTls } from '../../planes/index.ts';
 import type { ExplanationRecord } from '../../scheduler/index.ts';
 import type { ChooseQuery, ChosenWorker, ReservationChangeQuery } from '../messages.ts';
@@ -167,12 +167,4 @@ function failureOf({ metadata, details }: ServiceError): ServeError {
   const field = param === undefined ? {} : { param: String(param) };
   // `fromWire` accepts kinds that it does not know.
   return fromWire({ kind: String(kind) as WorkerErrorKind, message: details, ...field });
-}
-
-function toBuffer({ buffer, byteOffset, byteLength }: Uint8Array): Buffer {
-  return Buffer.from(buffer, byteOffset, byteLength);
-}
-
-function same(bytes: Buffer): Buffer {
-  return bytes;
 }

@@ -7,9 +7,9 @@ import { formatHostPort, listenInRange } from '../../listen-address.ts';
 import { Unproven } from '../frames/unproven.ts';
 import type { RequestPlaneObserver } from '../observer.ts';
 import { type PlaneServerTls, serverTlsOptions } from '../tcp/tls.ts';
+import { tlsServer } from '../tcp/tls-server.ts';
 import { HomeConnection, type HomeOwner, type HomeStream } from './home-connection.ts';
 import { addressOf, type CallHomeSettings } from './home-settings.ts';
-import { tlsServer } from './tls-server.ts';
 
 const CONNECTIONS_MAX = 16_384;
 const SOCKET_OPTIONS = { noDelay: true, allowHalfOpen: true };
@@ -51,7 +51,7 @@ export class CallHome implements HomeOwner {
     const address = formatHostPort(advertise, (server.address() as AddressInfo).port); // of a listening TCP server
     const { tls, handshakeTimeoutMs: handshakeTimeout } = settings;
     const secure = tls && { ...SOCKET_OPTIONS, ...serverTlsOptions(tls), handshakeTimeout };
-    const securing = secure && tlsServer(secure, 'worker', observer);
+    const securing = secure && tlsServer({ tls: secure, peer: 'worker', knowsToken: false, observer });
     const home = new CallHome(server, securing, address);
     const accept = (socket: Socket): void => {
       home.#add(

@@ -5,11 +5,11 @@ import { reasonOf } from '../../../errors/index.ts';
 import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
 import { Unproven } from '../frames/unproven.ts';
 import { clientTlsOptions, type PlaneTls, serverTlsOptions } from '../tcp/tls.ts';
+import { tlsServer } from '../tcp/tls-server.ts';
 import type { PlaneHandler, PlaneServer, Transport } from '../types.ts';
 import type { AnswerLine } from './answer-line.ts';
 import { ServingConnection, type ServingHost } from './serving-connection.ts';
 import type { ServingSettings } from './serving-settings.ts';
-import { tlsServer } from './tls-server.ts';
 
 const CONNECTIONS_MAX = 16_384;
 /** Streams of one process, above what any engine takes at once. */
@@ -57,7 +57,9 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
     this.#tls = settings.tls;
     const { server: certificates, handshakeTimeoutMs: handshakeTimeout = HANDSHAKE_TIMEOUT_MS } = settings.tls ?? {};
     const secure = certificates && { ...SOCKET_OPTIONS, ...serverTlsOptions(certificates), handshakeTimeout };
-    this.#securing = secure && tlsServer(secure, 'caller', settings.observer).on('secureConnection', accept);
+    this.#securing =
+      secure && tlsServer({ tls: secure, peer: 'caller', knowsToken: false, observer: settings.observer });
+    this.#securing?.on('secureConnection', accept);
     this.#server = this.#securing ?? createServer(SOCKET_OPTIONS, accept);
     this.#server.maxConnections = CONNECTIONS_MAX;
     this.#server.on('connection', (socket: Socket) => {

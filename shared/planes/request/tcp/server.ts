@@ -1,17 +1,17 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
-import { createServer as createTlsServer, type TlsOptions, type Server as TlsServer } from 'node:tls';
+import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import type { PortRange } from '../../../config/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
 import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
 import { Heartbeat } from '../frames/heartbeat.ts';
-import { explainHandshake } from '../frames/peer-trust.ts';
 import { ServerConnection } from '../frames/server-connection.ts';
 import type { ConnectionSettings } from '../frames/settings.ts';
 import type { PlaneHandler, PlaneServer, ServeOptions, Transport } from '../types.ts';
 import { type PlaneServerTls, type PlaneTls, securityAt, serverTlsOptions, type TokenEncryption } from './tls.ts';
+import { tlsServer } from './tls-server.ts';
 
 // write() returns false at this many bytes that the kernel has not accepted: a few engine steps of a full connection.
 const WRITE_BUFFER_BYTES = 256 << 10;
@@ -111,14 +111,13 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
   #secure(security: TlsOptions): TlsServer {
     const { observer, tls } = this.#settings;
     const handshakeTimeout = tls?.handshakeTimeoutMs ?? HANDSHAKE_TIMEOUT_MS;
-    const server = createTlsServer({ ...SOCKET_OPTIONS, ...security, handshakeTimeout });
-    server.on('secureConnection', (socket) => this.#accept(socket));
-    server.on('tlsClientError', (error, socket) => {
-      observer.connectionError();
-      const reason = explainHandshake(error, 'caller'); // undefined for a failure that may pass
-      if (reason !== undefined) observer.peerRefused?.(socket.remoteAddress ?? 'a caller', reason);
-      socket.destroy();
+    const server = tlsServer({
+      tls: { ...SOCKET_OPTIONS, ...security, handshakeTimeout },
+      peer: 'caller',
+      knowsToken: true,
+      observer,
     });
+    server.on('secureConnection', (socket) => this.#accept(socket));
     return server;
   }
 }
