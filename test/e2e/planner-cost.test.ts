@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { SYSTEM, systemClock } from '../../shared/clock/index.ts';
-import { PLANNER_GB_SECONDS } from '../../shared/commands/estimate/planner.ts';
+import { PLANNER_SECONDS, plannerGb } from '../../shared/commands/estimate/planner.ts';
 import { HOURS, PRICES } from '../../shared/commands/estimate/prices.ts';
 import { openQueuePlanner } from '../../shared/commands/index.ts';
 import { resolveConfig } from '../../shared/config/index.ts';
 import { openLogger } from '../../shared/telemetry/index.ts';
+import { GPUS } from '../infra/deployments.ts';
+import { deployedTemplates } from '../infra/templates.ts';
 import { type FakeAutoScaling, startAutoScaling } from '../support/aws/auto-scaling/index.ts';
 import { type CountingTableProxy, startCountingTableProxy } from '../support/counting-table-proxy.ts';
 import { createTable, type DynamoDbServer, hasDynamoDb, startDynamoDb, waitUntil } from '../support/index.ts';
@@ -19,6 +21,8 @@ const REPORT_S = 5;
 /** Calls of a queue for a message: it is sent, received and deleted. */
 const QUEUE_CALLS = 3;
 const PER_INSTANCE = 8;
+/** Memory of the planner's function, as it is deployed. */
+const PLANNER_GB = plannerGb(Object.values(deployedTemplates(GPUS)));
 
 interface Fleet {
   readonly models: number;
@@ -175,6 +179,6 @@ function priced(use: Omit<Month, 'dollars'>, { models }: Fleet): Month {
     writeUnits * PRICES.tableWriteMillion +
     messages * (QUEUE_CALLS * PRICES.queueMillion + PRICES.requestMillion) +
     MINUTES_A_MONTH * PRICES.scheduleMillion;
-  const dollars = millions / 1e6 + messages * PLANNER_GB_SECONDS * PRICES.gbSecond;
+  const dollars = millions / 1e6 + messages * PLANNER_GB * PLANNER_SECONDS * PRICES.gbSecond;
   return { dollars, readUnits, writeUnits, messages };
 }

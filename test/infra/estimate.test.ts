@@ -111,6 +111,15 @@ describe('the price of an idle deployment', () => {
     expect(countsOf(estimateDeployment(production(), IDLE).idle)).not.toHaveProperty(['queues that a function polls']);
   });
 
+  it("has the memory of the planner's function from its template", () => {
+    const stacks = production(GPUS);
+    const larger = JSON.parse(JSON.stringify(stacks).replaceAll('"MemorySize":512', '"MemorySize":2048')) as Stack[];
+    const restOf = (each: readonly Stack[]) =>
+      dollarsOf(estimateDeployment(each, IDLE).idle)['models that the planner looks at each minute']!;
+    const gbSeconds = (2 * 60 * 730 * 0.3 * (2048 - 512)) / 1024;
+    expect(restOf(larger) - restOf(stacks)).toBeCloseTo(gbSeconds * 0.0000133334, 4);
+  });
+
   it('counts the metrics of each model', () => {
     const models = { a: {}, b: {}, c: {} };
     const fleets = Object.fromEntries(Object.keys(models).map((model) => [model, { kind: 'mock' as const, model }]));
