@@ -11,6 +11,7 @@ import { reasonOf } from '../../shared/errors/index.ts';
 import {
   labelOf,
   type RunReport,
+  RunSources,
   renderHtml,
   renderJson,
   renderText,
@@ -20,7 +21,6 @@ import {
   simulatedFleet,
   sweepRuns,
   tuneRun,
-  WorkloadSource,
   withExtraEngineArgs,
   withInitialWorkers,
 } from '../../shared/simulate/index.ts';
@@ -51,7 +51,7 @@ async function runTune(config: ResolvedConfig<'simulate'>): Promise<number> {
   warnOnce(own.warnings, told);
   const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
   const progress = new Progress(process.stderr);
-  const report = await tuneRun(own, fleet, new WorkloadSource(), (text) => progress.tell(text)).finally(() =>
+  const report = await tuneRun(own, fleet, new RunSources(), (text) => progress.tell(text)).finally(() =>
     progress.end(),
   );
   process.stdout.write(own.settings.json ? renderTuneJson(report) : renderTuneText(report));
@@ -60,7 +60,7 @@ async function runTune(config: ResolvedConfig<'simulate'>): Promise<number> {
 
 /** Runs the sweep, one run after the other. */
 async function simulateAll(config: ResolvedConfig<'simulate'>, env: Environment): Promise<readonly RunReport[]> {
-  const workloads = new WorkloadSource();
+  const sources = new RunSources();
   const told = new Set<string>(config.warnings);
   const runs: RunReport[] = [];
   const asked = sweepRuns(config);
@@ -72,7 +72,7 @@ async function simulateAll(config: ResolvedConfig<'simulate'>, env: Environment)
       const own = await withExtraEngineArgs(resolveConfig('simulate', swept.argv, env));
       warnOnce(own.warnings, told);
       const fleet = await simulatedFleet(own, (warning) => warnOnce([warning], told));
-      runs.push(await runSeeds(own, await withInitialWorkers(own, fleet), workloads, swept.swept));
+      runs.push(await runSeeds(own, await withInitialWorkers(own, fleet, sources.fleets), sources, swept.swept));
     }
     return runs;
   } finally {

@@ -13,7 +13,7 @@ export {
   WorkloadSource,
   withExtraEngineArgs,
 } from './command/options.ts';
-export { runSeeds } from './command/run.ts';
+export { RunSources, runSeeds } from './command/run.ts';
 export { sweepRuns } from './command/sweep.ts';
 export { tuneRun } from './command/tune.ts';
 export type { EndedSample } from './report/fleet/bins.ts';

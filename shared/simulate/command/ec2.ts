@@ -1,5 +1,12 @@
 import { ConfigError, type ResolvedConfig, type Settings } from '../../config/index.ts';
-import { chooseFleet, type FleetSpec, fleetPreset, readFleets, readPlannerConfig } from '../../planner/index.ts';
+import {
+  chooseFleet,
+  type FleetSpec,
+  type FleetSpecs,
+  fleetPreset,
+  readFleets,
+  readPlannerConfig,
+} from '../../planner/index.ts';
 import { readFleetConditions } from '../ec2/conditions.ts';
 import type { Ec2ScalingOptions } from '../ec2/ec2-scaling.ts';
 import { initialWorkers } from '../ec2/initial.ts';
@@ -17,10 +24,20 @@ interface NamedFleet {
   readonly gpusMax: number | undefined;
 }
 
-async function namedFleet({ settings }: Config): Promise<NamedFleet | undefined> {
-  if (!settings.planner || settings.plannerFleets === undefined) return undefined;
-  const specs = await readFleets(settings);
-  return { spec: chooseFleet(specs, settings), gpusMax: specs.gpusMax };
+/** Reads `--planner-fleets` once for all runs of a sweep, because a pipe can be read only once. */
+export class FleetSource {
+  readonly #specs = new Map<string, Promise<FleetSpecs>>(); // bounded by the runs of a sweep
+
+  /** Returns the fleet that the settings name; undefined if they name none. @throws ConfigError */
+  async open({ settings }: Config): Promise<NamedFleet | undefined> {
+    const { planner, plannerFleets } = settings;
+    if (!planner || plannerFleets === undefined) return undefined;
+    const key = JSON.stringify(plannerFleets);
+    const reading = this.#specs.get(key) ?? readFleets(settings);
+    this.#specs.set(key, reading);
+    const specs = await reading;
+    return { spec: chooseFleet(specs, settings), gpusMax: specs.gpusMax };
+  }
 }
 
 /**
@@ -28,8 +45,12 @@ async function namedFleet({ settings }: Config): Promise<NamedFleet | undefined>
  * instances of its options, or as many as `--workers` says.
  * @throws ConfigError for pools that do not match
  */
-export async function withInitialWorkers<T extends SimulatedFleet>(config: Config, fleet: T): Promise<T> {
-  const named = await namedFleet(config);
+export async function withInitialWorkers<T extends SimulatedFleet>(
+  config: Config,
+  fleet: T,
+  fleets: FleetSource,
+): Promise<T> {
+  const named = await fleets.open(config);
   if (named === undefined) return fleet;
   const { prefill, decode } = named.spec.pools;
   if (decode === undefined)
@@ -51,8 +72,9 @@ export async function withInitialWorkers<T extends SimulatedFleet>(config: Confi
 export async function ec2ScalingOf(
   config: Config,
   profile: Ec2ScalingOptions['profile'],
+  fleets: FleetSource,
 ): Promise<Ec2ScalingOptions | undefined> {
-  const named = await namedFleet(config);
+  const named = await fleets.open(config);
   if (named === undefined) return undefined;
   const { settings, given } = config;
   const { spec, gpusMax } = named;

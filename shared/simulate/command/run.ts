@@ -3,11 +3,18 @@ import type { ResolvedConfig } from '../../config/index.ts';
 import { type RunReport, reportRun } from '../report/run-report.ts';
 import { meanReport } from '../report/seeds.ts';
 import { type SimulationOptions, simulatePlanned } from '../simulate.ts';
-import { describeRun, type simulatedFleet, simulationOptions, type WorkloadSource } from './options.ts';
+import { FleetSource } from './ec2.ts';
+import { describeRun, type simulatedFleet, simulationOptions, WorkloadSource } from './options.ts';
 import { scalingOf } from './scaling.ts';
 
 type Config = ResolvedConfig<'simulate'>;
 type SimulatedFleet = Awaited<ReturnType<typeof simulatedFleet>>;
+
+/** Files that are read once for all runs of a sweep, whatever their seeds. */
+export class RunSources {
+  readonly workloads = new WorkloadSource();
+  readonly fleets = new FleetSource();
+}
 
 /** Returns the configuration of each seed: the given one, and those that follow it. */
 export function seedConfigs(config: Config): readonly Config[] {
@@ -22,12 +29,12 @@ export function seedConfigs(config: Config): readonly Config[] {
 export async function runOptions(
   config: Config,
   fleet: SimulatedFleet,
-  workloads: WorkloadSource,
+  { workloads, fleets }: RunSources,
 ): Promise<SimulationOptions> {
   const { blockSizeTokens: blockSize } = fleet.engine;
   const workload = await workloads.open({ ...config.settings, blockSize });
   const options = await simulationOptions(config, workload, fleet);
-  return { ...options, scaling: await scalingOf(config, workload, fleet) };
+  return { ...options, scaling: await scalingOf(config, workload, fleet, fleets) };
 }
 
 /**
@@ -37,13 +44,13 @@ export async function runOptions(
 export async function runSeeds(
   config: Config,
   fleet: SimulatedFleet,
-  workloads: WorkloadSource,
+  sources: RunSources,
   swept: RunReport['swept'],
 ): Promise<RunReport> {
   const reports: RunReport[] = [];
   for (const own of seedConfigs(config)) {
     const startedMs = performance.now();
-    const options = await runOptions(own, fleet, workloads);
+    const options = await runOptions(own, fleet, sources);
     const simulation = await simulatePlanned(options);
     const wallMs = performance.now() - startedMs;
     reports.push(reportRun(simulation, { swept, about: describeRun(own.settings, options), wallMs }));

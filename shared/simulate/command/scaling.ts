@@ -6,7 +6,7 @@ import { ForesightPolicy, PlannerPolicy, profilePasses } from '../scaling/polici
 import type { ScalingOptions } from '../scaling/scaling.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { Workload } from '../workload.ts';
-import { ec2ScalingOf } from './ec2.ts';
+import { ec2ScalingOf, type FleetSource } from './ec2.ts';
 
 type Fleet = Pick<SimulationOptions, 'workers' | 'dataParallelSize' | 'engine' | 'prefill' | 'contextTokensMax'>;
 
@@ -24,10 +24,11 @@ export async function scalingOf(
   config: ResolvedConfig<'simulate'>,
   workload: Workload,
   fleet: Fleet,
+  fleets: FleetSource,
 ): Promise<ScalingOptions | Ec2ScalingOptions | undefined> {
   const { settings } = config;
   if (!settings.planner) return undefined;
-  const ec2 = await ec2ScalingOf(config, profilesOf(fleet));
+  const ec2 = await ec2ScalingOf(config, profilesOf(fleet), fleets);
   if (ec2 !== undefined) return ec2;
   const { plannerLaw: law, startSeconds, warmStartSeconds, gpuPrice } = settings;
   const { startFailures, warmWorkers, interruptionsPerHour } = settings;

@@ -3,8 +3,8 @@ import type { ResolvedConfig } from '../../config/index.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { TuneReport } from '../tune/render-tune.ts';
 import { measureStator, tuneDynamo } from '../tune/tune.ts';
-import { describeRun, type simulatedFleet, type WorkloadSource } from './options.ts';
-import { runOptions, seedConfigs } from './run.ts';
+import { describeRun, type simulatedFleet } from './options.ts';
+import { type RunSources, runOptions, seedConfigs } from './run.ts';
 
 /**
  * Compares the cost model `stator` with the best settings of Dynamo's formula.
@@ -14,12 +14,12 @@ import { runOptions, seedConfigs } from './run.ts';
 export async function tuneRun(
   config: ResolvedConfig<'simulate'>,
   fleet: Awaited<ReturnType<typeof simulatedFleet>>,
-  workloads: WorkloadSource,
+  sources: RunSources,
   tell: (text: string) => void,
 ): Promise<TuneReport> {
   const startedMs = performance.now();
   const simulations: SimulationOptions[] = [];
-  for (const own of seedConfigs(config)) simulations.push(await runOptions(own, fleet, workloads));
+  for (const own of seedConfigs(config)) simulations.push(await runOptions(own, fleet, sources));
   const { tuneSettings: settingsMax } = config.settings;
   const dynamo = await tuneDynamo({
     simulations,

@@ -1,7 +1,10 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { resolveConfig } from '../../../../shared/config/index.ts';
 import type { JsonObject } from '../../../../shared/config/values/json.ts';
-import { withInitialWorkers } from '../../../../shared/simulate/command/ec2.ts';
+import { FleetSource, withInitialWorkers } from '../../../../shared/simulate/command/ec2.ts';
 import { scalingOf } from '../../../../shared/simulate/command/scaling.ts';
 import { conditionsOf, readFleetConditions } from '../../../../shared/simulate/ec2/conditions.ts';
 import { initialWorkers } from '../../../../shared/simulate/ec2/initial.ts';
@@ -111,17 +114,39 @@ describe('a simulation of --planner-fleets refuses', () => {
   ])('of %s fleet, with %j', async (count, more, problem) => {
     const specs = count === 'one' ? one : '{"fleets":[]}';
     const workload = workloadOf([{ inputTokens: 1 }]);
-    await expect(scalingOf(resolve(specs, ...more), workload, options({ workload }))).rejects.toThrow(problem);
+    await expect(
+      scalingOf(resolve(specs, ...more), workload, options({ workload }), new FleetSource()),
+    ).rejects.toThrow(problem);
   });
 
   it('pools that the simulated fleet does not have', async () => {
     const fleet = options({ workload: workloadOf([{ inputTokens: 1 }]) });
-    await expect(withInitialWorkers(resolve(both), fleet)).rejects.toThrow('has two pools: give --num-prefill-workers');
-    await expect(withInitialWorkers(resolve(fleets({ prefill: poolOf() })), fleet)).rejects.toThrow(
+    const source = new FleetSource();
+    await expect(withInitialWorkers(resolve(both), fleet, source)).rejects.toThrow(
+      'has two pools: give --num-prefill-workers',
+    );
+    await expect(withInitialWorkers(resolve(fleets({ prefill: poolOf() })), fleet, source)).rejects.toThrow(
       'prefill workers alone',
     );
-    expect((await withInitialWorkers(resolve(one), fleet)).workers).toBe(0);
-    expect((await withInitialWorkers(resolve(one, '--workers', '3'), { ...fleet, workers: 3 })).workers).toBe(4);
+    expect((await withInitialWorkers(resolve(one), fleet, source)).workers).toBe(0);
+    expect((await withInitialWorkers(resolve(one, '--workers', '3'), { ...fleet, workers: 3 }, source)).workers).toBe(
+      4,
+    );
+  });
+});
+
+describe('the file of --planner-fleets', () => {
+  it('is read once for all runs of a sweep, because a pipe can be read only once', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'stator-fleets-'));
+    const path = join(folder, 'fleets.json');
+    const fleet = { namespace: 'n', model: 'm', pools: { decode: poolOf() } };
+    await writeFile(path, JSON.stringify({ fleets: [fleet] }));
+    const config = resolveConfig('simulate', ['--planner', '--planner-fleets', path], {});
+    const source = new FleetSource();
+    const first = await source.open(config);
+    await rm(folder, { recursive: true });
+    expect(first?.spec).toMatchObject({ namespace: 'n' });
+    expect(await source.open(config)).toEqual(first);
   });
 });
 
@@ -130,7 +155,7 @@ describe('a simulation of --planner-fleets with a model in two namespaces', () =
   const scaled = (...more: string[]) => {
     const argv = ['--planner', '--planner-fleets', JSON.stringify({ fleets }), '--planner-model', 'm', ...more];
     const workload = workloadOf([{ inputTokens: 1 }]);
-    return scalingOf(resolveConfig('simulate', argv, {}), workload, options({ workload }));
+    return scalingOf(resolveConfig('simulate', argv, {}), workload, options({ workload }), new FleetSource());
   };
 
   it('asks for --namespace, and scales the fleet of that one', async () => {
