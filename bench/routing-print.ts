@@ -17,13 +17,8 @@ const CLEARLY_BETTER = -0.1;
 
 /** Prints the rows that have both sides as a table, and how many of them are better or worse. */
 export function printTable(rows: readonly RoutingRow[], lines: readonly ResultLine[]): void {
-  const heads = [
-    'Row',
-    ...FIGURES.map((figure) => FIGURE_TITLES[figure]),
-    'hits %',
-    ...FIGURES.map((_, at) => `Δ${at + 1}`),
-  ];
-  console.log(`| ${heads.join(' | ')} |\n|${heads.map(() => '---').join('|')}|`);
+  const heads = ['Row', ...FIGURES.map((figure) => FIGURE_TITLES[figure]), 'hits %'];
+  console.log(`| ${heads.join(' | ')} |\n| ${heads.map(() => '---').join(' | ')} |`);
   const differences: number[][] = [];
   for (const row of rows) {
     const own = lines.filter((line) => line.row === nameOf(row));
@@ -31,13 +26,13 @@ export function printTable(rows: readonly RoutingRow[], lines: readonly ResultLi
     const dynamo = own.findLast((line) => line.side === 'dynamo');
     if (stator?.side !== 'stator' || dynamo?.side !== 'dynamo') continue;
     const sides = { stator: stator.result, dynamo: dynamo.result };
-    const cells = FIGURES.map(
-      (figure) => `${sides.stator[figure].toFixed(0)} / ${sides.dynamo.best[figure].value.toFixed(0)}`,
-    );
-    const hits = `${(100 * sides.stator.hitRate).toFixed(1)}`;
     const changes = FIGURES.map((figure) => differenceOf(figure, sides));
     differences.push(changes);
-    console.log(`| ${[nameOf(row), ...cells, hits, ...changes.map(percent)].join(' | ')} |`);
+    const cells = FIGURES.map((figure, at) => {
+      const best = sides.dynamo.best[figure].value.toFixed(0);
+      return `${sides.stator[figure].toFixed(0)} / ${best}, ${percent(changes[at]!)}`;
+    });
+    console.log(`| ${[nameOf(row), ...cells, (100 * sides.stator.hitRate).toFixed(1)].join(' | ')} |`);
   }
   const all = differences.flat();
   const behind = differences.filter((changes) => changes.some((change) => change > WORSE_MAX)).length;
