@@ -167,7 +167,7 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
         resourceNames: ['large-0-on-demand'],
         verbs: ['get', 'update'],
       },
-      pods,
+      { ...pods, verbs: ['list'] },
     ]);
     expect(pick(EXAMPLE.objects('Fleet-large'), 'RoleBinding')).toMatchObject({
       roleRef: { kind: 'Role', name: 'stator-large-planner' },

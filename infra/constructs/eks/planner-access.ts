@@ -28,7 +28,8 @@ export function plannerAccess({ name, namespace, deployments, groups }: AccessPr
       rules: [
         ...scaling('apps', 'deployments', deployments),
         ...scaling('leaderworkerset.x-k8s.io', 'leaderworkersets', groups),
-        { apiGroups: [''], resources: ['pods'], verbs: ['list', 'patch'] },
+        // A Deployment ends the pods first that the planner has marked. A set of groups ends its last group.
+        { apiGroups: [''], resources: ['pods'], verbs: deployments.length === 0 ? ['list'] : ['list', 'patch'] },
       ],
     },
     {
