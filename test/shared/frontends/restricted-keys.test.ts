@@ -14,7 +14,7 @@ afterEach(closeServers);
 
 const OPEN = 'open-model';
 const SECRET = 'secret-model';
-const HIDDEN = /secret/;
+const HIDDEN = /secret-/; // the API itself speaks of secrets
 
 function newPipeline(): ScriptedPipeline {
   const adapter = { ...servedModel('open-adapter'), baseModel: SECRET };
