@@ -99,10 +99,10 @@ export class Hour {
     };
   }
 
-  /** Returns the series of the last hour, the oldest step first. */
+  /** Returns the series of the last hour, the oldest step first, without the step that has not ended. */
   series(): Omit<ConsoleHour, 'workers'> {
     const now = stepNow(this.#clock);
-    const numbers = Array.from({ length: STEPS }, (_, at) => now - STEPS + 1 + at).filter(
+    const numbers = Array.from({ length: STEPS }, (_, at) => now - STEPS + at).filter(
       (number) => number >= this.#firstNumber,
     );
     const steps = numbers.map((number) => this.#at(number));
@@ -111,7 +111,7 @@ export class Hour {
       steps.map((step) => step?.[of].quantile(share) ?? null);
     return {
       step_ms: STEP_MS,
-      end_ms: this.#clock.wallMs(),
+      end_ms: this.#clock.wallMs() - (this.#clock.nowMs() - now * STEP_MS),
       requests_per_second: steps.map((step) => perSecond(step?.requests)),
       failed_per_second: steps.map((step) => perSecond(step?.failed)),
       tokens_per_second: steps.map((step) => perSecond(step?.outputTokens)),

@@ -59,13 +59,15 @@ export class Hours {
     return this.#models.get(model);
   }
 
-  /** Returns the numbers of workers at the ends of the last `steps` steps; null before the first number. */
+  /**
+   * Returns the numbers of workers at the ends of the last `steps` steps that have ended; null before the first number.
+   */
   workers(steps: number): readonly (number | null)[] {
-    const nowMs = this.#clock.nowMs();
+    const lastMs = Math.floor(this.#clock.nowMs() / STEP_MS) * STEP_MS;
     let at = 0;
     let count: number | null = null;
     return Array.from({ length: steps }, (_, step) => {
-      const endMs = nowMs - (steps - 1 - step) * STEP_MS;
+      const endMs = lastMs - (steps - 1 - step) * STEP_MS;
       while (at < this.#workers.length && this.#workers[at]!.fromMs <= endMs) count = this.#workers[at++]!.count;
       return count;
     });

@@ -109,7 +109,7 @@ function optionsOf(element: HTMLElement, lines: readonly Line[], write: ChartPro
     legend: { show: false },
     cursor: { sync: { key: 'hour' }, drag: { setScale: false }, points: { size: 6 } },
     scales: {
-      x: { range: (_plot, min, max) => [max - Math.min(HOUR_SECS, Math.max(SPAN_SECS_MIN, max - min)), max] },
+      x: { range: (_plot, min, max) => spanOf(min, max) },
       y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
     },
     axes: [
@@ -126,6 +126,12 @@ function optionsOf(element: HTMLElement, lines: readonly Line[], write: ChartPro
       })),
     ],
   };
+}
+
+/** Returns the time that a chart shows, in Unix seconds. Without any step, both times are null. */
+function spanOf(min: number | null, max: number | null): [number, number] {
+  const end = max ?? Date.now() / MS_PER_SECOND;
+  return [end - Math.min(HOUR_SECS, Math.max(SPAN_SECS_MIN, end - (min ?? end))), end];
 }
 
 function hourAndMinute(secs: number): string {

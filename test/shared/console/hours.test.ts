@@ -39,6 +39,7 @@ describe('the last hour', () => {
     hours.ended('a', ENDED);
     await clock.advance(25_000);
     hours.noteWorkers(5);
+    await clock.advance(10_000);
     expect(hours.of('a').series().requests_per_second).toEqual([0.1, 0, 0]);
     expect(hours.workers(3)).toEqual([2, 2, 5]);
     await clock.advance(3_600_000);

@@ -19,7 +19,7 @@ describe('one look at 1,000 workers', () => {
     const look = () => countSteps(() => clock.advance(1000));
     await look();
     const one = await look();
-    expect(one).toBeLessThan(30_000);
+    expect(one).toBeLessThan(20_000);
     const viewers = Array.from({ length: 20 }, () => open.viewers.add(ALL, SINK));
     const many = await look();
     expect(many - one).toBeLessThan(20 * 100);

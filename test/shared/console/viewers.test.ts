@@ -113,6 +113,29 @@ describe('viewers of a console', () => {
     expect(comments).toBe(2);
   });
 
+  it('have the row of a worker made again only if the worker or its load has changed', async () => {
+    const clock = new VirtualClock();
+    const { open, setModels, setLoads } = openConsoleBed(clock);
+    let made = 0;
+    const counted = ['1', '2', '3'].map((id) => ({
+      ...worker(id),
+      get totalKvBlocks() {
+        made++;
+        return 100;
+      },
+    }));
+    const loads = new Map(counted.map(({ id }) => [id, loadOf()]));
+    setModels([model({ workers: counted })]);
+    setLoads(loads);
+    open.viewers.add(ALL, viewer().sink);
+    made = 0;
+    await clock.advance(3000);
+    expect(made).toBe(0);
+    setLoads(new Map([...loads, ['2', loadOf({ requests: 9 })]]));
+    await clock.advance(3000);
+    expect(made).toBe(1);
+  });
+
   it('say that a worker is silent until it is not', async () => {
     const clock = new VirtualClock();
     const { open, console, setModels } = openConsoleBed(clock);
