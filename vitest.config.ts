@@ -17,6 +17,7 @@ const shared = {
  */
 const LONGEST = [
   'test/e2e/docs.test.ts',
+  'test/e2e/console.test.ts',
   'test/e2e/aws-rehearsal.test.ts',
   'test/e2e/faults/chaos.test.ts',
   'test/e2e/faults/worker-faults.test.ts',

@@ -7,6 +7,8 @@ import { openChat, runStator, type StatorProcess, useFleet, waitUntil } from '..
 const fleet = useFleet();
 /** Text that would run if a page took it for markup. */
 const HOSTILE = `<img src=x onerror="window.pwned='yes'">'"{{7*7}}`;
+/** Longest time of a test that opens several pages, each of which a busy machine draws slowly. */
+const PAGES_MS_MAX = 300_000;
 const FILES = ['/console/', '/console/console.css', '/console/console.js'];
 
 /** Text of the first element that a selector finds; empty without one. */
@@ -63,18 +65,22 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     ['light', 1280],
     ['dark', 1280],
     ['light', 390],
-  ] as const)('has nothing for axe to find on any page: %s, %i pixels', async (colorScheme, width) => {
-    const id = await chat();
-    for (const place of ['fleet', 'requests', `requests/${id}`, 'try']) {
-      const { page, faults, audit } = await open(at(place), { colorScheme, width });
-      await page.locator('table, form').first().waitFor();
-      expect(await audit(), place).toEqual([]);
-      const overflow = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
-      expect(overflow, `${place} is wider than the window`).toBeLessThanOrEqual(0);
-      expect(faults).toEqual([]);
-      await page.context().close();
-    }
-  });
+  ] as const)(
+    'has nothing for axe to find on any page: %s, %i pixels',
+    async (colorScheme, width) => {
+      const id = await chat();
+      for (const place of ['fleet', 'requests', `requests/${id}`, 'try']) {
+        const { page, faults, audit } = await open(at(place), { colorScheme, width });
+        await page.locator('table, form').first().waitFor();
+        expect(await audit(), place).toEqual([]);
+        const overflow = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
+        expect(overflow, `${place} is wider than the window`).toBeLessThanOrEqual(0);
+        expect(faults).toEqual([]);
+        await page.context().close();
+      }
+    },
+    PAGES_MS_MAX,
+  );
 
   it('lists requests as they come, and shows the stages and the routing decision of one', async () => {
     const { page, faults, requests } = await open(at('requests?model=built-in'));
@@ -122,27 +128,37 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     expect(faults).toEqual([]);
   });
 
-  it('takes names from clients and workers as text', async () => {
-    const named = await fleet.worker([`--model-name=${HOSTILE}`, '--speedup-ratio=50']);
-    await fleet.untilWorkers(frontend, 1, HOSTILE);
-    const id = await chat(HOSTILE, { 'x-request-id': '<script>window.pwned=1</script>' });
-    for (const place of ['fleet', `fleet?model=${encodeURIComponent(HOSTILE)}`, 'requests', `requests/${id}`, 'try']) {
-      const { page, faults } = await open(at(place));
-      await waitUntil(async () =>
-        (await page.locator('main').innerText()).includes(place === 'try' ? 'Model' : HOSTILE),
-      );
-      if (place === 'try') {
-        await page.getByLabel('Message').fill(HOSTILE);
-        await page.getByRole('button', { name: 'Send' }).click();
-        await untilSeen(page, '.question', HOSTILE);
+  it(
+    'takes names from clients and workers as text',
+    async () => {
+      const named = await fleet.worker([`--model-name=${HOSTILE}`, '--speedup-ratio=50']);
+      await fleet.untilWorkers(frontend, 1, HOSTILE);
+      const id = await chat(HOSTILE, { 'x-request-id': '<script>window.pwned=1</script>' });
+      for (const place of [
+        'fleet',
+        `fleet?model=${encodeURIComponent(HOSTILE)}`,
+        'requests',
+        `requests/${id}`,
+        'try',
+      ]) {
+        const { page, faults } = await open(at(place));
+        await waitUntil(async () =>
+          (await page.locator('main').innerText()).includes(place === 'try' ? 'Model' : HOSTILE),
+        );
+        if (place === 'try') {
+          await page.getByLabel('Message').fill(HOSTILE);
+          await page.getByRole('button', { name: 'Send' }).click();
+          await untilSeen(page, '.question', HOSTILE);
+        }
+        expect(await page.evaluate('window.pwned')).toBeUndefined();
+        expect(await page.locator('main img, main script').count()).toBe(0);
+        expect(faults).toEqual([]);
+        await page.context().close();
       }
-      expect(await page.evaluate('window.pwned')).toBeUndefined();
-      expect(await page.locator('main img, main script').count()).toBe(0);
-      expect(faults).toEqual([]);
-      await page.context().close();
-    }
-    await named.kill();
-  });
+      await named.kill();
+    },
+    PAGES_MS_MAX,
+  );
 
   it('shows a worker that dies, and the move of its stream', async () => {
     const args = ['--model-name=moving', '--decode-speedup-ratio=0.1'];
