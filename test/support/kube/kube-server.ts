@@ -69,7 +69,8 @@ export class KubeServer {
       ...['--service-account-issuer', 'https://local', '--service-account-key-file', at('sa.pub')],
       ...['--service-account-signing-key-file', at('sa.key'), '--service-cluster-ip-range', '10.0.0.0/24'],
       ...['--token-auth-file', at('tokens.csv'), '--authorization-mode', 'RBAC'],
-      ...['--disable-admission-plugins', 'ServiceAccount'],
+      // Without kubelets, the second one would keep nodes tainted.
+      ...['--disable-admission-plugins', 'ServiceAccount,TaintNodesByCondition'],
     ]);
     this.#process = started;
     const isReady = async (): Promise<boolean> => (await this.#fetch('GET', '/readyz')).status === 200;
@@ -88,11 +89,11 @@ export class KubeServer {
   }
 
   /** Ends all tokens of the service account, and returns a new one. */
-  async renewToken(namespace: string): Promise<string> {
+  async renewToken(namespace: string, account = 'stator'): Promise<string> {
     const accounts = `/api/v1/namespaces/${namespace}/serviceaccounts`;
-    await this.call('DELETE', `${accounts}/stator`);
-    await this.call('POST', accounts, { metadata: { name: 'stator' } });
-    return this.tokenIn(namespace);
+    await this.call('DELETE', `${accounts}/${account}`);
+    await this.call('POST', accounts, { metadata: { name: account } });
+    return this.tokenIn(namespace, account);
   }
 
   /** Kills it with SIGKILL; its etcd goes on. */
@@ -119,8 +120,8 @@ export class KubeServer {
   }
 
   /** Returns a token of the service account, as the kubelet would mount it. */
-  async tokenIn(namespace: string): Promise<string> {
-    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/stator/token`;
+  async tokenIn(namespace: string, account = 'stator'): Promise<string> {
+    const path = `/api/v1/namespaces/${namespace}/serviceaccounts/${account}/token`;
     const answer = await this.call('POST', path, { spec: { expirationSeconds: 600 } });
     return String((answer.status as UnknownRecord).token);
   }
@@ -141,31 +142,50 @@ export class KubeServer {
     await this.call('PATCH', path, { ...slice, metadata: { ...slice.metadata, name } });
   }
 
-  async call(method: string, path: string, body?: unknown): Promise<UnknownRecord> {
-    const { status, text } = await this.#fetch(method, path, body);
+  /** Calls the API as an administrator. @param type content type; a patch is a server-side apply by default */
+  async call(method: string, path: string, body?: unknown, type?: string): Promise<UnknownRecord> {
+    const { status, text } = await this.#fetch(method, path, body, type);
     if (status >= 300) throw new Error(`${method} ${path}: ${status} ${text}`);
     return JSON.parse(text) as UnknownRecord;
+  }
+
+  /** Writes a kubeconfig of an administrator, for controllers. Returns its path. */
+  async writeKubeconfig(): Promise<string> {
+    const path = join(this.#folder, 'kubeconfig');
+    const cluster = {
+      server: `https://127.0.0.1:${this.port}`,
+      'certificate-authority': join(this.#folder, 'first.crt'),
+    };
+    const named = { name: 'here', cluster };
+    const user = { name: 'admin', user: { token: ADMIN } };
+    const context = { name: 'here', context: { cluster: 'here', user: 'admin' } };
+    const kinds = { clusters: [named], users: [user], contexts: [context], 'current-context': 'here' };
+    await writeFile(path, JSON.stringify({ apiVersion: 'v1', kind: 'Config', ...kinds }));
+    return path;
   }
 
   async #fetch(
     method: string,
     path: string,
     body?: unknown,
+    type = method === 'PATCH' ? 'application/apply-patch+yaml' : 'application/json',
   ): Promise<{ readonly status: number; readonly text: string }> {
     const { request } = await import('node:https');
-    const type = method === 'PATCH' ? 'application/apply-patch+yaml' : 'application/json';
-    const headers = { authorization: `Bearer ${ADMIN}`, 'content-type': type };
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    // Node leaves the length of the body of a DELETE out.
+    const length = text === undefined ? {} : { 'content-length': Buffer.byteLength(text) };
+    const headers = { authorization: `Bearer ${ADMIN}`, 'content-type': type, ...length };
     const options = { host: '127.0.0.1', port: this.port, path, method, headers, ca: readTlsFixture('first.crt') };
     return new Promise((resolve, reject) => {
       const sent = request(options, (response) => {
-        let text = '';
+        let answered = '';
         response.setEncoding('utf8');
         response.on('data', (part: string) => {
-          text += part;
+          answered += part;
         });
-        response.on('end', () => resolve({ status: response.statusCode ?? 0, text }));
+        response.on('end', () => resolve({ status: response.statusCode ?? 0, text: answered }));
       });
-      sent.on('error', reject).end(body === undefined ? undefined : JSON.stringify(body));
+      sent.on('error', reject).end(text);
     });
   }
 }
@@ -174,6 +194,7 @@ export class KubeServer {
 async function manifests(namespace: string): Promise<readonly unknown[]> {
   const page = await readFile(PAGE, 'utf8');
   const blocks = [...page.matchAll(/```yaml\n([\s\S]*?)```/g)].map(([, block = '']) => block);
-  const documents = blocks.slice(0, 2).flatMap((block) => parseAllDocuments(block.replaceAll('serving', namespace)));
+  const own = blocks.filter((block) => /^kind: (CustomResourceDefinition|Role)$/m.test(block));
+  const documents = own.flatMap((block) => parseAllDocuments(block.replaceAll('serving', namespace)));
   return documents.map((document) => document.toJS() as unknown);
 }
