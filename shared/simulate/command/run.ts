@@ -1,4 +1,4 @@
-import { performance } from 'node:perf_hooks';
+import { type Clock, systemClock } from '../../clock/index.ts';
 import type { ResolvedConfig } from '../../config/index.ts';
 import { type RunReport, reportRun } from '../report/run-report.ts';
 import { meanReport } from '../report/seeds.ts';
@@ -10,10 +10,15 @@ import { scalingOf } from './scaling.ts';
 type Config = ResolvedConfig<'simulate'>;
 type SimulatedFleet = Awaited<ReturnType<typeof simulatedFleet>>;
 
-/** Files that are read once for all runs of a sweep, whatever their seeds. */
+/** What all runs of a sweep share: files that are read once, whatever their seeds, and the clock of their wall time. */
 export class RunSources {
   readonly workloads = new WorkloadSource();
   readonly fleets = new FleetSource();
+  readonly clock: Clock;
+
+  constructor(clock: Clock = systemClock) {
+    this.clock = clock;
+  }
 }
 
 /** Returns the configuration of each seed: the given one, and those that follow it. */
@@ -49,10 +54,10 @@ export async function runSeeds(
 ): Promise<RunReport> {
   const reports: RunReport[] = [];
   for (const own of seedConfigs(config)) {
-    const startedMs = performance.now();
+    const startedMs = sources.clock.nowMs();
     const options = await runOptions(own, fleet, sources);
     const simulation = await simulatePlanned(options);
-    const wallMs = performance.now() - startedMs;
+    const wallMs = sources.clock.nowMs() - startedMs;
     reports.push(reportRun(simulation, { swept, about: describeRun(own.settings, options), wallMs }));
   }
   return meanReport(reports);

@@ -1,4 +1,3 @@
-import { performance } from 'node:perf_hooks';
 import type { ResolvedConfig } from '../../config/index.ts';
 import type { SimulationOptions } from '../simulate.ts';
 import type { TuneReport } from '../tune/render-tune.ts';
@@ -17,7 +16,7 @@ export async function tuneRun(
   sources: RunSources,
   tell: (text: string) => void,
 ): Promise<TuneReport> {
-  const startedMs = performance.now();
+  const startedMs = sources.clock.nowMs();
   const simulations: SimulationOptions[] = [];
   for (const own of seedConfigs(config)) simulations.push(await runOptions(own, fleet, sources));
   const { tuneSettings: settingsMax } = config.settings;
@@ -27,5 +26,5 @@ export async function tuneRun(
     tell: (setting) => tell(`setting ${setting} of at most ${settingsMax}`),
   });
   const { 'cost-model': _, ...about } = describeRun(config.settings, simulations[0]!); // there is one seed at least
-  return { about, stator: measureStator(simulations), dynamo, wallMs: performance.now() - startedMs };
+  return { about, stator: measureStator(simulations), dynamo, wallMs: sources.clock.nowMs() - startedMs };
 }
