@@ -52,9 +52,12 @@ export class FleetView {
     this.#watch ??= this.#options.discovery.watchLoads((loads) => {
       this.#loads = loads;
     });
-    const { clock, directory, hours, facts, stalled } = this.#options;
+    const { clock, directory, hours, log, facts, stalled } = this.#options;
     const models = directory.list().slice(0, MODELS_MAX);
-    for (const { name, primaryName } of models) if (name === primaryName) hours.countTokens(name);
+    for (const { name } of models) {
+      // A model that gets no requests leaves its place to one that does
+      if (hours.own(name) !== undefined || log.running(name) > 0) hours.countTokens(name);
+    }
     const modelSources = models.map((model) => [model.name, [model, this.#figuresOf(model)] as const] as const);
     const changedModels = this.#models.show(new Map(modelSources), modelRow);
     const { rows, leftOut } = workersOf({ models, loads: this.#loads, instances: this.#instancesById(), stalled });
@@ -89,11 +92,13 @@ export class FleetView {
     });
   }
 
-  /** Returns the series of the last hour. */
+  /** Returns the series of the last hour: of all models if the model has no hour of its own. */
   hour(model: string | undefined): ConsoleHour {
-    const { hours } = this.#options;
-    const series = hours.of(model).series();
-    return { ...series, workers: [...hours.workers(series.requests_per_second.length)] };
+    const { directory, hours } = this.#options;
+    const name = directory.list().find((each) => each.name === model)?.primaryName ?? model;
+    const own = name === undefined || hours.own(name) === undefined ? undefined : name;
+    const series = hours.of(own).series();
+    return { model: own ?? null, ...series, workers: [...hours.workers(series.requests_per_second.length)] };
   }
 
   close(): void {

@@ -14,6 +14,7 @@ export interface EndedRequest {
   readonly isFailed: boolean;
   readonly promptTokens: number | undefined;
   readonly cachedTokens: number | undefined;
+  readonly outputTokens: number | undefined;
   readonly ttftMs: number | undefined;
   /** Mean time between its output tokens. */
   readonly itlMs: number | undefined;
@@ -51,6 +52,7 @@ export class Hour {
   readonly #clock: Clock;
   readonly #firstNumber: number;
   readonly #steps: Step[] = []; // at most STEPS
+  #lastNumber = -1;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -65,6 +67,11 @@ export class Hour {
     step.cachedTokens += cachedTokens;
     if (ttftMs !== undefined) step.ttft.observe(ttftMs);
     if (itlMs !== undefined) step.itl.observe(itlMs);
+  }
+
+  /** Whether nothing has happened for an hour. */
+  get isOver(): boolean {
+    return stepNow(this.#clock) - this.#lastNumber >= STEPS;
   }
 
   /** Counts output tokens that were made since the last call. */
@@ -100,7 +107,7 @@ export class Hour {
   }
 
   /** Returns the series of the last hour, the oldest step first, without the step that has not ended. */
-  series(): Omit<ConsoleHour, 'workers'> {
+  series(): Omit<ConsoleHour, 'model' | 'workers'> {
     const now = stepNow(this.#clock);
     const numbers = Array.from({ length: STEPS }, (_, at) => now - STEPS + at).filter(
       (number) => number >= this.#firstNumber,
@@ -136,6 +143,7 @@ export class Hour {
 
   #present(): Step {
     const number = stepNow(this.#clock);
+    this.#lastNumber = number;
     const at = number % STEPS;
     const step = this.#steps[at] ?? new Step();
     this.#steps[at] = step;

@@ -1,11 +1,14 @@
 import type { Clock } from '../clock/index.ts';
 import { type EndedRequest, Hour, STEP_MS } from './hour.ts';
 
-/** Models with an hour of their own; requests of further models count only in the sum. */
+/**
+ * Models with an hour of their own. Requests of further models count only in the sum, until a model has had no requests
+ * for an hour.
+ */
 const MODELS_MAX = 32;
 const STEPS = 360;
 
-/** The last hour of all models together, and of each of the first 32 models. */
+/** The last hour of all models together, and of each of up to 32 models. */
 export class Hours {
   readonly #clock: Clock;
   readonly #all: Hour;
@@ -25,8 +28,10 @@ export class Hours {
 
   ended(model: string, request: EndedRequest): void {
     this.#all.ended(request);
-    this.#ownOf(model)?.ended(request);
-    this.countTokens(model);
+    const own = this.#ownOf(model);
+    own?.ended(request);
+    if (own === undefined) this.#all.produced(request.outputTokens ?? 0);
+    else this.countTokens(model);
   }
 
   /** Counts the output tokens of a model since the last call. */
@@ -75,7 +80,14 @@ export class Hours {
 
   #ownOf(model: string): Hour | undefined {
     const known = this.#models.get(model);
-    if (known !== undefined || this.#models.size >= MODELS_MAX) return known;
+    if (known !== undefined || model === '') return known; // no model was named
+    if (this.#models.size >= MODELS_MAX) {
+      const over = [...this.#models].find(([, hour]) => hour.isOver)?.[0];
+      if (over === undefined) return undefined;
+      this.#models.delete(over);
+      this.#counted.delete(over);
+      this.#counted.set(model, this.#outputTokensOf(model)); // its earlier ones are in the sum already
+    }
     const own = new Hour(this.#clock);
     this.#models.set(model, own);
     return own;

@@ -4,10 +4,15 @@ import { requestKeyOf } from '../protocol/index.ts';
 import type { Hours } from './hours.ts';
 import type { RequestFilter, RequestOutcomeName } from './request-filter.ts';
 import { type RequestArrival, type RequestEnding, WatchedRequest } from './watched-request.ts';
-import type { ConsoleChangedRequests, ConsoleRequests } from './wire.ts';
+import type { ConsoleRequests } from './wire.ts';
 
 /** Rows of one page, and of one event. */
 export const PAGE_ROWS = 100;
+
+/** A page of requests, the newest first; see `ConsoleRequests`. */
+export interface RequestPage extends Omit<ConsoleRequests, 'requests'> {
+  readonly requests: readonly WatchedRequest[];
+}
 
 /** A request that the console follows. */
 export interface RequestTrace {
@@ -20,20 +25,23 @@ export interface RequestTrace {
 }
 
 /**
- * The last requests of a frontend, running ones with them, in a ring: the newest takes the place of the oldest. It
- * keeps no prompts and no answers.
+ * The requests of a frontend: all that run, and the last ones that have ended, in a ring. Only the end of a request
+ * displaces another one, so that a busy frontend, too, shows how its requests end. It keeps no prompts and no answers.
  */
 export class RequestLog {
   readonly #clock: Clock;
   readonly #hours: Hours;
+  /** Requests under way, the oldest first. */
+  readonly #open = new Set<WatchedRequest>(); // bounded by the requests in flight
   readonly #ring: (WatchedRequest | undefined)[];
+  #endings = 0;
   /** Requests under way by the key of their id. */
   readonly #running = new Map<string, WatchedRequest>(); // bounded by the requests in flight
   readonly #runningOf = new Map<string, number>(); // by model: those with requests in flight
   #added = 0;
   #version = 0;
 
-  /** @param kept number of requests that the ring keeps: at least 1 */
+  /** @param kept number of ended requests that the ring keeps: at least 1 */
   constructor(clock: Clock, hours: Hours, kept: number) {
     this.#clock = clock;
     this.#hours = hours;
@@ -43,6 +51,11 @@ export class RequestLog {
   /** Grows with every change. */
   get version(): number {
     return this.#version;
+  }
+
+  /** Requests so far: the number of the next one. */
+  get added(): number {
+    return this.#added;
   }
 
   /** Returns the number of requests under way. @param model primary name; undefined = of all models */
@@ -56,7 +69,7 @@ export class RequestLog {
   /** Follows a request that has just come. */
   began(arrival: RequestArrival): RequestTrace {
     const request = new WatchedRequest(this.#added++, arrival, this.#clock.nowMs());
-    this.#ring[request.number % this.#ring.length] = request;
+    this.#open.add(request);
     this.#count('', 1);
     this.#changed(request);
     return {
@@ -84,54 +97,46 @@ export class RequestLog {
   }
 
   /** Returns a page of the requests that match, the newest first. @param before only requests with smaller numbers */
-  page(filter: RequestFilter, before = Number.POSITIVE_INFINITY): ConsoleRequests {
-    const found: WatchedRequest[] = [];
-    for (const request of this.#newestFirst()) {
-      if (request.number >= before || !matches(request, filter)) continue;
-      found.push(request);
-      if (found.length > PAGE_ROWS) break;
-    }
-    const shown = found.slice(0, PAGE_ROWS);
-    return {
-      requests: shown.map((request) => request.row()),
-      next: found.length > PAGE_ROWS ? shown.at(-1)!.number : null,
-      kept: this.#ring.length,
-    };
+  page(filter: RequestFilter, before = Number.POSITIVE_INFINITY): RequestPage {
+    const found = newest(this.#matching(filter, before), PAGE_ROWS + 1);
+    const requests = found.slice(0, PAGE_ROWS);
+    return { requests, next: found.length > PAGE_ROWS ? requests.at(-1)!.number : null, kept: this.#ring.length };
   }
 
-  /** Returns the requests that match and have changed after `version`; undefined if there are none. */
-  changedSince(version: number, filter: RequestFilter): ConsoleChangedRequests | undefined {
-    const changed: WatchedRequest[] = [];
-    for (const request of this.#newestFirst()) {
-      if (request.version > version && matches(request, filter)) changed.push(request);
-    }
-    if (changed.length === 0) return undefined;
-    return {
-      requests: changed.slice(0, PAGE_ROWS).map((request) => request.row()),
-      left_out: Math.max(0, changed.length - PAGE_ROWS),
-    };
+  /** Returns the requests that match and have changed after `version`, in no order. */
+  *changedSince(version: number, filter: RequestFilter): Generator<WatchedRequest> {
+    for (const request of this.#all()) if (request.version > version && matches(request, filter)) yield request;
   }
 
-  /** Returns a request that the ring still has. @param id its number, its `x-request-id`, or an id of its response */
+  /**
+   * Returns the newest request with this id that is remembered. @param id its number, its `x-request-id`, or an id of
+   * its response
+   */
   find(id: string): WatchedRequest | undefined {
-    if (/^\d{1,15}$/.test(id)) {
-      const request = this.#ring[Number(id) % this.#ring.length];
-      return request?.number === Number(id) ? request : undefined;
-    }
+    const number = /^\d{1,15}$/.test(id) ? Number(id) : undefined;
     const key = keyOf(id);
-    for (const request of this.#newestFirst()) {
-      if (request.xRequestId === id || (request.id !== undefined && keyOf(request.id) === key)) return request;
+    let found: WatchedRequest | undefined;
+    for (const request of this.#all()) {
+      if (request.number === number) return request;
+      const isNamed = request.xRequestId === id || (request.id !== undefined && keyOf(request.id) === key);
+      if (isNamed && request.number > (found?.number ?? -1)) found = request;
     }
-    return undefined;
+    return found;
   }
 
-  *#newestFirst(): Generator<WatchedRequest> {
-    const oldest = Math.max(0, this.#added - this.#ring.length);
-    for (let number = this.#added - 1; number >= oldest; number--) yield this.#ring[number % this.#ring.length]!;
+  *#matching(filter: RequestFilter, before: number): Generator<WatchedRequest> {
+    for (const request of this.#all()) if (request.number < before && matches(request, filter)) yield request;
+  }
+
+  *#all(): Generator<WatchedRequest> {
+    yield* this.#open;
+    for (const request of this.#ring) if (request !== undefined) yield request;
   }
 
   #ended(request: WatchedRequest, ending: RequestEnding): void {
     request.ended(ending);
+    this.#open.delete(request);
+    this.#ring[this.#endings++ % this.#ring.length] = request;
     if (request.id !== undefined && this.#running.get(keyOf(request.id)) === request) {
       this.#running.delete(keyOf(request.id));
     }
@@ -143,6 +148,7 @@ export class RequestLog {
       isFailed: ending.error !== undefined,
       promptTokens,
       cachedTokens,
+      outputTokens,
       ttftMs,
       itlMs: hasGaps ? (totalMs - ttftMs) / (outputTokens - 1) : undefined,
     });
@@ -164,6 +170,20 @@ export class RequestLog {
     if (count === 0) this.#runningOf.delete(model);
     else this.#runningOf.set(model, count);
   }
+}
+
+/** Returns the newest of these requests, the newest first. @param most number of them at most */
+export function newest(requests: Iterable<WatchedRequest>, most: number): readonly WatchedRequest[] {
+  let found: WatchedRequest[] = [];
+  const sort = (): void => {
+    found = found.sort((a, b) => b.number - a.number).slice(0, most);
+  };
+  for (const request of requests) {
+    found.push(request);
+    if (found.length >= 8 * most) sort(); // thousands may run: do not sort them all
+  }
+  sort();
+  return found;
 }
 
 /** Returns the key that the id of a request shares with those of its prompts, if it has several. */

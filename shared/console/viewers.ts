@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../clock/index.ts';
 import type { FleetView } from './fleet-view.ts';
+import { RequestFeed, rowsOf } from './request-feed.ts';
 import type { RequestFilter } from './request-filter.ts';
 import type { RequestLog } from './request-log.ts';
 
@@ -9,6 +10,9 @@ export const SAMPLE_MS = 1000;
 const HOUR_TICKS = 10;
 /** Silence after which a viewer gets a comment, so that proxies keep its connection, in ticks. */
 const QUIET_TICKS = 15;
+
+/** Time for which a viewer may read nothing before it loses its place, in ticks. */
+const BEHIND_TICKS_MAX = 60;
 
 /** View that a viewer wants. */
 export type ViewerQuery =
@@ -22,21 +26,25 @@ export interface ViewerSink {
   send(text: string): void;
   /** Whether the viewer reads too slowly. */
   isBehind(): boolean;
+  /** Cuts the viewer off, and has its adder call the function that ends it. */
+  breakOff(): void;
 }
 
 interface Viewer {
   readonly query: ViewerQuery;
   readonly sink: ViewerSink;
-  /** Version of the request log that it has seen. */
-  version: number;
+  /** Its requests; undefined in other views. */
+  readonly feed: RequestFeed | undefined;
   /** Whether it has missed a change, so that it needs everything again. */
   hasMissed: boolean;
+  behindTicks: number;
   quietTicks: number;
 }
 
 /**
  * The viewers of the console. One sample serves all of them, and there is none while no client looks. A viewer that
- * reads too slowly misses changes, and gets everything again once it has caught up.
+ * reads too slowly misses changes, and gets everything again once it has caught up. A viewer that reads nothing for a
+ * minute is cut off.
  */
 export class Viewers {
   readonly #clock: Clock;
@@ -58,14 +66,15 @@ export class Viewers {
 
   /** Returns what a viewer sees now, as JSON text. */
   now(query: ViewerQuery, before?: number): string {
-    if (query.view === 'requests') return JSON.stringify(this.#log.page(query.filter, before));
+    if (query.view === 'requests') return JSON.stringify(rowsOf(this.#log.page(query.filter, before)));
     this.#freshen();
     return this.#fleet.whole(query.model);
   }
 
   /** Sends everything to a viewer, and then what changes. Returns a function that ends this. */
   add(query: ViewerQuery, sink: ViewerSink): () => void {
-    const viewer: Viewer = { query, sink, version: 0, hasMissed: false, quietTicks: 0 };
+    const feed = query.view === 'requests' ? new RequestFeed(this.#log, query.filter) : undefined;
+    const viewer: Viewer = { query, sink, feed, hasMissed: false, behindTicks: 0, quietTicks: 0 };
     this.#begin(viewer);
     this.#viewers.add(viewer);
     this.#timer ??= this.#clock.every(SAMPLE_MS, () => this.#tick());
@@ -88,10 +97,10 @@ export class Viewers {
   }
 
   #begin(viewer: Viewer): void {
-    const { query } = viewer;
-    viewer.version = this.#log.version;
+    const { query, feed } = viewer;
     viewer.hasMissed = false;
-    this.#send(viewer, query.view, this.now(query));
+    viewer.behindTicks = 0;
+    this.#send(viewer, query.view, feed === undefined ? this.now(query) : JSON.stringify(feed.whole()));
   }
 
   #tick(): void {
@@ -100,14 +109,14 @@ export class Viewers {
     const hours = new Map<string | undefined, string>(); // one text for all viewers of a model
     for (const viewer of this.#viewers) {
       viewer.quietTicks++;
-      if (viewer.sink.isBehind()) viewer.hasMissed = true;
+      if (viewer.sink.isBehind()) fallBehind(viewer);
       else if (viewer.hasMissed) this.#begin(viewer);
       else this.#update(viewer, change, hours);
     }
   }
 
   #update(viewer: Viewer, change: string, hours: Map<string | undefined, string>): void {
-    const { query } = viewer;
+    const { query, feed } = viewer;
     if (query.view === 'fleet') {
       this.#send(viewer, 'change', change);
       if (this.#ticks % HOUR_TICKS !== 0) return;
@@ -116,8 +125,7 @@ export class Viewers {
       this.#send(viewer, 'hour', hour);
       return;
     }
-    const changed = this.#log.changedSince(viewer.version, query.filter);
-    viewer.version = this.#log.version;
+    const changed = feed?.changes();
     if (changed !== undefined) this.#send(viewer, 'changed', JSON.stringify(changed));
     else if (viewer.quietTicks >= QUIET_TICKS) {
       viewer.quietTicks = 0;
@@ -129,4 +137,10 @@ export class Viewers {
     viewer.quietTicks = 0;
     viewer.sink.send(`event: ${event}\ndata: ${json}\n\n`);
   }
+}
+
+/** Notes that a viewer has missed something. One that no longer reads must not keep its place from others. */
+function fallBehind(viewer: Viewer): void {
+  viewer.hasMissed = true;
+  if (++viewer.behindTicks >= BEHIND_TICKS_MAX) viewer.sink.breakOff();
 }

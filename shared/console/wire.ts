@@ -56,6 +56,7 @@ const series = z.array(z.number());
 const gappySeries = z.array(z.number().nullable());
 
 export const hourSchema = z.object({
+  model: z.string().nullable().describe('Model whose hour it is; null = all, also if the wanted model has none.'),
   step_ms: count,
   end_ms: z.number().describe('Unix time of the end of the last step.'),
   requests_per_second: series,

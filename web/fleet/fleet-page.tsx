@@ -21,7 +21,7 @@ export function FleetPage({ place, onLink }: PageProps) {
         <ModelTable fleet={fleet} chosen={model} />
       </section>
       <section aria-labelledby="hour">
-        <h2 id="hour">Last hour{model === undefined ? '' : `, ${model}`}</h2>
+        <h2 id="hour">Last hour, {fleet.hour.model ?? 'all models'}</h2>
         <Charts hour={fleet.hour} />
       </section>
       <section aria-labelledby="workers">

@@ -24,7 +24,11 @@ export function isOperator({ settings }: HttpAppDeps, caller: Caller): boolean {
  * @throws ServeError, or rejects with one: see `Gate.admit`; `insufficient_permissions`, whose text says what is
  * allowed
  */
-export function admit({ gate, settings }: HttpAppDeps, exchange: HostExchange, access: Access): Grant | Promise<Grant> {
+export function admit(
+  { gate, settings }: HttpAppDeps,
+  exchange: Pick<HostExchange, 'header' | 'peer' | 'path'>,
+  access: Access,
+): Grant | Promise<Grant> {
   switch (access) {
     case 'open':
       return gate === undefined ? ANYBODY : STRANGER;

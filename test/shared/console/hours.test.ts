@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { Hours } from '../../../shared/console/hours.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
-const ENDED = { isFailed: false, promptTokens: 100, cachedTokens: 25, ttftMs: 80, itlMs: 12 };
+const ENDED = { isFailed: false, promptTokens: 100, cachedTokens: 25, outputTokens: 60, ttftMs: 80, itlMs: 12 };
 
 function bed() {
   const clock = new VirtualClock();
@@ -56,5 +56,39 @@ describe('the last hour', () => {
     expect(hours.own('m31')).toBeDefined();
     expect(hours.own('m32')).toBeUndefined();
     expect(hours.of(undefined).figures().requests_per_second).toBe(40);
+  });
+
+  it('counts the tokens of every model in the sum, also if a model has no hour of its own', async () => {
+    const { clock, tokens, hours } = bed();
+    await clock.advance(3_600_000);
+    for (let at = 0; at < 40; at++) {
+      tokens.set(`m${at}`, 60);
+      hours.ended(`m${at}`, ENDED);
+    }
+    await clock.advance(59_000);
+    expect(hours.own('m39')).toBeUndefined();
+    expect(hours.of(undefined).figures().tokens_per_second).toBeCloseTo((40 * 60) / 59, -1);
+  });
+
+  it('leaves the place of a model without requests for an hour to another one', async () => {
+    const { clock, tokens, hours } = bed();
+    for (let at = 0; at < 32; at++) hours.ended(`m${at}`, ENDED);
+    hours.ended('late', ENDED);
+    expect(hours.own('late')).toBeUndefined();
+    await clock.advance(3_600_000);
+    hours.ended('m1', ENDED);
+    tokens.set('late', 1_000_000);
+    hours.ended('late', ENDED);
+    expect(hours.own('late')?.figures()).toMatchObject({ tokens_per_second: 0, hit_rate: 0.25 });
+    expect(hours.own('m0')).toBeUndefined();
+    expect(hours.own('m1')).toBeDefined();
+  });
+
+  it('asks for no tokens of a request that named no model, so that it makes no series of metrics', () => {
+    const asked: string[] = [];
+    const hours = new Hours(new VirtualClock(), (model) => asked.push(model));
+    hours.ended('', { ...ENDED, isFailed: true });
+    expect(asked).toEqual([]);
+    expect(hours.of(undefined).figures().failed_share).toBe(1);
   });
 });

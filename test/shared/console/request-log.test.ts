@@ -30,19 +30,24 @@ function bed(kept = 1000) {
 }
 
 describe('the requests that a console remembers', () => {
-  it('are the newest ones, running or not, in pages', () => {
+  it('are those that run and the last that have ended, in pages', () => {
     const { begin, log, numbers } = bed(150);
-    for (let at = 0; at < 500; at++) {
+    const running = [begin(), begin()];
+    for (let at = 2; at < 1500; at++) {
       const trace = begin();
-      if (at % 2 === 0) trace.ended(GOOD);
+      if (at < 1499) trace.ended(GOOD);
     }
     const first = log.page({});
-    expect(first.requests).toHaveLength(100);
-    expect(first.requests[0]).toMatchObject({ number: 499, status: null });
-    expect(first.requests[1]).toMatchObject({ number: 498, status: 200, output_tokens: 11 });
-    expect(first.next).toBe(400);
-    expect(numbers({}, 400)).toEqual(Array.from({ length: 50 }, (_, at) => 399 - at));
-    expect(log.page({}, 400).next).toBeNull();
+    const rows = first.requests.map((request) => request.row());
+    expect(rows).toHaveLength(100);
+    expect(rows[0]).toMatchObject({ number: 1499, status: null });
+    expect(rows[1]).toMatchObject({ number: 1498, status: 200, output_tokens: 11 });
+    expect(first.next).toBe(1400);
+    expect(numbers({}, 1400)).toEqual([...Array.from({ length: 51 }, (_, at) => 1399 - at), 1, 0]);
+    expect(log.page({}, 1400).next).toBeNull();
+    running[0]?.ended(GOOD);
+    expect(numbers({ outcome: 'running' })).toEqual([1499, 1]);
+    expect(log.find('0')?.row()).toMatchObject({ number: 0, status: 200 });
   });
 
   it('are found by model, key, worker, state and a part of an id', () => {
@@ -62,16 +67,10 @@ describe('the requests that a console remembers', () => {
     expect(log.find('7')).toBeUndefined();
   });
 
-  it('appear once for each change, and again only after another one', () => {
-    const { begin, log } = bed();
-    const trace = begin();
-    const seen = log.version;
-    expect(log.changedSince(seen, {})).toBeUndefined();
-    trace.ended(GOOD);
-    expect(log.changedSince(seen, {})?.requests).toMatchObject([{ number: 0, status: 200 }]);
-    expect(log.changedSince(seen, { model: 'other' })).toBeUndefined();
-    for (let at = 0; at < 130; at++) begin();
-    expect(log.changedSince(seen, {})).toMatchObject({ left_out: 31 });
+  it('are found by an id of their client that is a number', () => {
+    const { console, log } = bed();
+    console.log.began({ endpoint: 'chat', xRequestId: '20261129', key: undefined, receivedMs: 0 });
+    expect(log.find('20261129')?.number).toBe(0);
   });
 
   it('have stages that the first token and the moves divide', async () => {

@@ -6,7 +6,7 @@ import { model, worker } from '../pipeline/fixtures.ts';
 
 const ALL = { view: 'fleet', model: undefined } as const;
 const LOAD = { ranks: [{ dpRank: 0, requests: 3, decodeBlocks: 10, prefillTokens: 64 }], isDraining: false };
-const SINK = { send: () => {}, isBehind: () => false };
+const SINK = { send: () => {}, isBehind: () => false, breakOff: () => {} };
 
 describe('one look at 1,000 workers', () => {
   it('costs a few steps for each worker that has not changed, and no more for further viewers', async () => {

@@ -14,13 +14,16 @@ const ALL = { view: 'fleet', model: undefined } as const;
 
 function viewer() {
   const events: { readonly name: string; readonly data: unknown }[] = [];
-  const state = { isBehind: false };
+  const state = { isBehind: false, isCut: false };
   const send = (text: string): void => {
     const [, name = '', data = ''] = /^event: (\w+)\ndata: (.*)\n\n$/.exec(text) ?? [];
     if (name !== '') events.push({ name, data: JSON.parse(data) });
   };
+  const breakOff = (): void => {
+    state.isCut = true;
+  };
   const named = (name: string) => events.filter((event) => event.name === name).map(({ data }) => data);
-  return { events, state, named, sink: { send, isBehind: () => state.isBehind } };
+  return { events, state, named, sink: { send, isBehind: () => state.isBehind, breakOff } };
 }
 
 function fleetOf(size: number) {
@@ -148,5 +151,42 @@ describe('viewers of a console', () => {
     await clock.advance(1000);
     const states = (named('change') as ConsoleChange[]).map(({ workers }) => workers[0]?.state);
     expect(states).toEqual(['stalled', 'ready']);
+  });
+
+  it('are cut off if they read nothing for a minute', async () => {
+    const clock = new VirtualClock();
+    const { open } = openConsoleBed(clock);
+    const [frozen, slow] = [viewer(), viewer()];
+    for (const each of [frozen, slow]) open.viewers.add(ALL, each.sink);
+    for (const each of [frozen, slow]) each.state.isBehind = true;
+    await clock.advance(50_000);
+    slow.state.isBehind = false;
+    await clock.advance(1000);
+    slow.state.isBehind = true;
+    await clock.advance(30_000);
+    expect([frozen.state.isCut, slow.state.isCut]).toEqual([true, false]);
+  });
+
+  it('learn whose hour they see', async () => {
+    const clock = new VirtualClock();
+    const { open, console, setModels } = openConsoleBed(clock);
+    setModels([model({ workers: [worker('1')] }), { ...model({ workers: [worker('1')] }), name: 'alias' }]);
+    const hourOf = (name: string) =>
+      (JSON.parse(open.viewers.now({ view: 'fleet', model: name })) as ConsoleFleet).hour.model;
+    expect(hourOf('letters')).toBeNull();
+    console.log.began({ endpoint: 'chat', xRequestId: 'x', key: undefined, receivedMs: 0 }).named('letters');
+    expect(hourOf('letters')).toBe('letters');
+    expect(hourOf('alias')).toBe('letters');
+    expect(hourOf('other')).toBeNull();
+  });
+
+  it('give no hour to models without requests, so that one with requests gets it', () => {
+    const { open, console, setModels } = openConsoleBed(new VirtualClock());
+    const named = (name: string) => ({ ...model({ workers: [worker('1')] }), name, primaryName: name });
+    setModels(Array.from({ length: 40 }, (_, at) => named(`m${at}`)));
+    open.viewers.now(ALL);
+    console.log.began({ endpoint: 'chat', xRequestId: 'x', key: undefined, receivedMs: 0 }).named('m39');
+    const fleet = JSON.parse(open.viewers.now(ALL)) as ConsoleFleet;
+    expect(fleet.models.filter(({ figures }) => figures !== null)).toMatchObject([{ name: 'm39' }]);
   });
 });

@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest';
+import { ANYBODY } from '../../../shared/access/index.ts';
 import type { ConsoleFleet, ConsoleRequestDetail, ConsoleRequests } from '../../../shared/console/wire.ts';
-import { LIMITS } from '../../../shared/errors/index.ts';
+import { LIMITS, ServeError } from '../../../shared/errors/index.ts';
+import { WebFrameSink } from '../../../shared/frontends/fetch/web-exchange.ts';
+import { serveConsole } from '../../../shared/frontends/http/console/api.ts';
+import type { HttpExchange } from '../../../shared/frontends/http/exchange/exchange.ts';
 import { openConsoleBed } from '../../support/console-bed.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
@@ -91,6 +95,32 @@ describe('GET /console/api', () => {
     await leave();
     await waitUntil(() => open.viewers.size === 0);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('ends its events once the key of the client is revoked, and not while keys cannot be looked up', async () => {
+    let failure: ServeError | undefined;
+    const admit = () => {
+      if (failure !== undefined) throw failure;
+      return ANYBODY;
+    };
+    const { app, clock, open } = bed({ gate: { admit, close: () => {} } });
+    const request = new Request('http://localhost/console/api', { headers: EVENTS });
+    const { state } = readEvents(await app.fetch(request, { peer: '10.0.0.7' }));
+    failure = new ServeError('service_unavailable', 'no store');
+    await clock.advance(60_000);
+    expect(open.viewers.size).toBe(1);
+    failure = new ServeError('invalid_api_key', 'revoked');
+    await clock.advance(60_000);
+    await waitUntil(() => state.hasEnded);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('keeps no viewer whose client has left before its events began', () => {
+    const { deps, open, clock } = bed();
+    const sink = new WebFrameSink(true, AbortSignal.abort());
+    const exchange = { method: 'GET', query: '', header: () => EVENTS.accept, head: () => {}, sink };
+    serveConsole(deps, exchange as unknown as HttpExchange);
+    expect([open.viewers.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
   it('ends its events when the process drains, so that the drain does not wait for them', async () => {

@@ -3,6 +3,7 @@ import type { OpenConsole, ViewerQuery } from '../../../console/index.ts';
 import { LIMITS, overLimit, reasonOf, ServeError, toServeError } from '../../../errors/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
+import { admit } from '../operators.ts';
 import { CONSOLE_PATH, decodePath, shownId } from '../route.ts';
 import { explanationOf } from '../routes/explained.ts';
 import { sendJson, sendText } from '../sinks/send.ts';
@@ -14,6 +15,9 @@ const EVENTS = {
   ...NO_CACHE,
   'x-accel-buffering': 'no', // nginx would hold events back
 };
+
+/** Interval at which the rights of a viewer are checked again, in milliseconds. */
+const RECHECK_MS = 60_000;
 
 /** `GET /console/api`: sends the view that is asked for, or follows it if the client takes events. */
 export function serveConsole(deps: HttpAppDeps, exchange: HttpExchange): void {
@@ -36,12 +40,18 @@ function follow(deps: HttpAppDeps, exchange: HttpExchange, query: ViewerQuery): 
   }
   if (!lifecycle.isLive) throw new ServeError('service_unavailable', 'Service is shutting down');
   exchange.head(200, EVENTS);
-  const leave = viewers.add(query, { send: (text) => sink.write(text), isBehind: () => sink.isBlocked() });
+  const leave = viewers.add(query, {
+    send: (text) => sink.write(text),
+    isBehind: () => sink.isBlocked(),
+    breakOff: () => sink.breakOff(new Error('The viewer reads nothing')),
+  });
+  const checks = deps.clock.every(RECHECK_MS, () => void endUnlessAdmitted(deps, exchange, end));
   const unfollow = lifecycle.follow(() => {
     if (!lifecycle.isLive) end();
   });
   const stop = (): void => {
     leave();
+    checks.cancel();
     unfollow();
     exchange.deadline?.removeEventListener('abort', end);
   };
@@ -49,9 +59,20 @@ function follow(deps: HttpAppDeps, exchange: HttpExchange, query: ViewerQuery): 
     stop();
     sink.end();
   }
+  if (sink.closed.aborted) stop(); // the client left while the code of this route was loaded
   sink.closed.addEventListener('abort', stop, { once: true });
   exchange.deadline?.addEventListener('abort', end, { once: true });
   sink.flush();
+}
+
+/** Ends the events of a client that may no longer have them: a key may be revoked, or expire. Never rejects. */
+async function endUnlessAdmitted(deps: HttpAppDeps, exchange: HttpExchange, end: () => void): Promise<void> {
+  try {
+    await admit(deps, exchange, 'admin');
+  } catch (thrown) {
+    const { status } = toServeError(thrown);
+    if (status === 401 || status === 403) end(); // otherwise keys cannot be looked up now, and the next check decides
+  }
 }
 
 /** `GET /console/api/requests/{id}`: sends what happened to one of the last requests, and its routing decision. */
