@@ -12,9 +12,17 @@ function placeNow(): Place {
     path: path
       .split('/')
       .filter((part) => part !== '')
-      .map(decodeURIComponent),
+      .map(decoded),
     query: new URLSearchParams(query),
   };
+}
+
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part; // typed by hand; no link of the page has such a part
+  }
 }
 
 /** Returns the present place, and follows it. */

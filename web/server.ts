@@ -4,6 +4,10 @@ export const ROOT = new URL('..', location.href.split('#')[0]);
 const KEY_ITEM = 'stator-console-key';
 const RETRY_MS = 1000;
 const RETRY_MS_MAX = 15_000;
+/** Silence after which a connection counts as broken, in milliseconds. The server sends something every 15 seconds. */
+const SILENCE_MS_MAX = 45_000;
+/** Characters that a header can have. */
+const KEY = /^[\x21-\x7e]+$/;
 
 /** Returns the key that the user has entered, which lives as long as the tab; empty without one. */
 export function savedKey(): string {
@@ -29,7 +33,10 @@ export class Refused extends Error {
 export async function ask(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = new Headers(init.headers);
   const key = savedKey();
-  if (key !== '' && !headers.has('authorization')) headers.set('authorization', `Bearer ${key}`);
+  if (key !== '' && !headers.has('authorization')) {
+    if (!KEY.test(key)) throw new Refused(401, 'The key has a space or a letter that no key has');
+    headers.set('authorization', `Bearer ${key}`);
+  }
   const response = await fetch(new URL(path.replace(/^\//, ''), ROOT), { ...init, headers });
   if (response.ok) return response;
   throw new Refused(response.status, await messageOf(response));
@@ -51,14 +58,15 @@ export interface StreamEvent {
   readonly data: string;
 }
 
-/** Reads the events of a response as they come. */
-export async function* eventsOf(response: Response): AsyncGenerator<StreamEvent> {
+/** Reads the events of a response as they come. @param heard runs whenever bytes come, also those of a comment */
+export async function* eventsOf(response: Response, heard = (): void => {}): AsyncGenerator<StreamEvent> {
   if (response.body === null) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
+    heard();
     const parts = (rest + value).split('\n\n');
     rest = parts.pop() ?? '';
     for (const part of parts) {
@@ -109,10 +117,9 @@ async function keepUp(path: string, listener: LinkListener, signal: AbortSignal)
   while (!signal.aborted) {
     listener.state({ kind: 'connecting' });
     try {
-      const response = await ask(path, { headers: { accept: 'text/event-stream' }, signal });
-      listener.state({ kind: 'live' });
-      waitMs = RETRY_MS;
-      for await (const event of eventsOf(response)) listener.event(event);
+      await listen(path, listener, signal, () => {
+        waitMs = RETRY_MS;
+      });
     } catch (thrown) {
       if (signal.aborted) return;
       if (thrown instanceof Refused) {
@@ -123,5 +130,25 @@ async function keepUp(path: string, listener: LinkListener, signal: AbortSignal)
     }
     await new Promise((resolve) => setTimeout(resolve, waitMs));
     waitMs = Math.min(RETRY_MS_MAX, waitMs * 2);
+  }
+}
+
+/** Follows the events of one connection until it ends or falls silent. @param began runs once the server answers */
+async function listen(path: string, listener: LinkListener, signal: AbortSignal, began: () => void): Promise<void> {
+  const silent = new AbortController();
+  const watch = () => setTimeout(() => silent.abort(), SILENCE_MS_MAX);
+  let timer = watch();
+  const heard = (): void => {
+    clearTimeout(timer);
+    timer = watch();
+  };
+  try {
+    const ending = AbortSignal.any([signal, silent.signal]);
+    const response = await ask(path, { headers: { accept: 'text/event-stream' }, signal: ending });
+    listener.state({ kind: 'live' });
+    began();
+    for await (const event of eventsOf(response, heard)) if (!signal.aborted) listener.event(event);
+  } finally {
+    clearTimeout(timer);
   }
 }

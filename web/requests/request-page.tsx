@@ -7,7 +7,7 @@ import { Decision } from './decision.tsx';
 import { Outcome } from './request-table.tsx';
 import { Waterfall } from './waterfall.tsx';
 
-/** How often a running request is asked for, in milliseconds. */
+/** How often a running request is asked for, and after a failure, in milliseconds. */
 const AGAIN_MS = 1000;
 
 interface RequestPageProps {
@@ -42,11 +42,18 @@ export function RequestPage({ id, onLink }: RequestPageProps) {
   );
 }
 
+/** Whether asking again would have the same end. */
+function isFinal(thrown: unknown): boolean {
+  return thrown instanceof Refused && [401, 403, 404].includes(thrown.status);
+}
+
 /** Asks for a request, again and again while it runs. */
 function useDetail(id: string, onLink: (state: LinkState) => void) {
   const [detail, setDetail] = useState<ConsoleRequestDetail>();
   const [failure, setFailure] = useState<string>();
   useEffect(() => {
+    setDetail(undefined); // of another request
+    setFailure(undefined);
     const ending = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
     const look = async (): Promise<void> => {
@@ -55,11 +62,13 @@ function useDetail(id: string, onLink: (state: LinkState) => void) {
         const told = (await response.json()) as ConsoleRequestDetail;
         onLink({ kind: 'live' });
         setDetail(told);
+        setFailure(undefined);
         if (told.request.status === null) timer = setTimeout(look, AGAIN_MS);
       } catch (thrown) {
         if (ending.signal.aborted) return;
         if (thrown instanceof Refused && thrown.status !== 404) onLink({ kind: 'refused', error: thrown });
         else setFailure(thrown instanceof Error ? thrown.message : String(thrown));
+        if (!isFinal(thrown)) timer = setTimeout(look, AGAIN_MS);
       }
     };
     void look();

@@ -17,6 +17,7 @@ export function RequestsPage({ place, onLink }: PageProps) {
     .join('');
   const { requests, loadMore } = useRequests(query, isPaused, onLink);
   const choose = (name: string, value: string): void => {
+    setPaused(false); // the list is that of other requests
     location.hash = linkTo(['requests'], { ...given, [name]: value.trim() });
   };
   return (

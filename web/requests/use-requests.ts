@@ -19,29 +19,42 @@ export interface Requests {
 /** Follows the requests that match. @param query of `/console/api`, without the view */
 export function useRequests(query: string, isPaused: boolean, onLink: (state: LinkState) => void) {
   const [requests, setRequests] = useState<Requests>();
-  const loading = useRef(false);
+  /** Ends the page that is being loaded. */
+  const loading = useRef<AbortController | undefined>(undefined);
+  const endLoading = (): void => {
+    loading.current?.abort();
+    loading.current = undefined;
+  };
+  useEffect(() => endLoading, [query]); // its rows may not match the next filter
   useEffect(() => {
     if (isPaused) return undefined;
     return follow(`console/api?view=requests${query}`, {
       state: onLink,
       event: ({ name, data }) => {
         const told: unknown = JSON.parse(data);
-        if (name === 'requests') setRequests(first(told as ConsoleRequests));
-        if (name === 'changed') setRequests((before) => before && withChanged(before, told as ConsoleChangedRequests));
+        if (name === 'requests') {
+          endLoading();
+          setRequests(first(told as ConsoleRequests));
+        }
+        if (name !== 'changed') return;
+        const change = told as ConsoleChangedRequests;
+        setRequests((before) => before && withChanged(before, change, query.includes('&outcome=running')));
       },
     });
   }, [query, isPaused]);
   const loadMore = (): void => {
-    if (loading.current || requests?.next === null || requests === undefined) return;
-    loading.current = true;
-    ask(`console/api?view=requests${query}&before=${requests.next}`)
+    if (loading.current !== undefined || requests?.next === null || requests === undefined) return;
+    const ending = new AbortController();
+    loading.current = ending;
+    ask(`console/api?view=requests${query}&before=${requests.next}`, { signal: ending.signal })
       .then(async (response) => {
         const page = (await response.json()) as ConsoleRequests;
+        if (ending.signal.aborted) return;
         setRequests((before) => before && { ...before, rows: joined(before.rows, page.requests), next: page.next });
       })
       .catch(() => undefined) // the next scroll asks again
       .finally(() => {
-        loading.current = false;
+        if (loading.current === ending) loading.current = undefined;
       });
   };
   return { requests, loadMore };
@@ -51,8 +64,14 @@ function first({ requests, next, kept }: ConsoleRequests): Requests {
   return { rows: requests, next, kept, leftOut: 0 };
 }
 
-function withChanged(before: Requests, { requests, left_out }: ConsoleChangedRequests): Requests {
-  return { ...before, rows: joined(before.rows, requests), leftOut: before.leftOut + left_out };
+/** @param areRunning whether only running requests are wanted: the server says that one has ended, too */
+function withChanged(before: Requests, { requests, left_out }: ConsoleChangedRequests, areRunning: boolean): Requests {
+  const rows = joined(before.rows, requests);
+  return {
+    ...before,
+    rows: areRunning ? rows.filter(({ status }) => status === null) : rows,
+    leftOut: before.leftOut + left_out,
+  };
 }
 
 /** Returns both lists as one, the newest first. A row of `news` replaces the row of the same number. */

@@ -32,8 +32,8 @@ export function Waterfall({ detail: { stages, moves, request } }: { readonly det
           </tr>
         </thead>
         <tbody>
-          {stages.map(({ name, worker, from_ms: from, to_ms: to }) => (
-            <tr key={`${name}${from}`}>
+          {stages.map(({ name, worker, from_ms: from, to_ms: to }, at) => (
+            <tr key={`${name}${at}`}>
               <th scope="row" title={ABOUT[name]}>
                 {name}
               </th>
@@ -51,8 +51,8 @@ export function Waterfall({ detail: { stages, moves, request } }: { readonly det
               </td>
             </tr>
           ))}
-          {moves.map(({ at_ms: at, from, reason, output_tokens: tokens }) => (
-            <tr key={`move${at}`}>
+          {moves.map(({ at_ms: at, from, reason, output_tokens: tokens }, index) => (
+            <tr key={`move${index}`}>
               <th scope="row">move</th>
               <td class="mono">{text(from)}</td>
               <td class="n">{duration(at)}</td>

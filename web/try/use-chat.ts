@@ -1,4 +1,4 @@
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Answer, type ChatBody, chat, type Message, NO_ANSWER } from './chat.ts';
 
 /** A question and its answer. */
@@ -33,6 +33,8 @@ export function useChat(path: string, key: string, bodyOf: (messages: readonly M
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [ending, setEnding] = useState<AbortController>();
   const asked = useRef(0);
+  const latest = useRef<AbortController | undefined>(undefined);
+  useEffect(() => () => latest.current?.abort(), []); // no worker computes an answer that the page has left
   const answer = async (question: string): Promise<void> => {
     const mine = ++asked.current;
     const controller = new AbortController();
@@ -40,6 +42,7 @@ export function useChat(path: string, key: string, bodyOf: (messages: readonly M
       if (asked.current === mine) setTurns((all) => [...all.slice(0, -1), { ...all.at(-1)!, ...turn }]);
     };
     setTurns([...turns, { question, answer: NO_ANSWER, failure: undefined }]);
+    latest.current = controller;
     setEnding(controller);
     try {
       const body = bodyOf(messagesOf(turns, question));

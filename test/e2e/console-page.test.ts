@@ -1,0 +1,220 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ConsoleFleet, ConsoleRequest } from '../../shared/console/wire.ts';
+import { CHROMIUM, useBrowser } from '../support/browser.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const FIGURES = {
+  running: 0,
+  requests_per_second: 0,
+  tokens_per_second: 0,
+  failed_share: null,
+  hit_rate: null,
+  ttft_ms: null,
+  itl_ms: null,
+};
+const FLEET: ConsoleFleet = {
+  at_ms: 0,
+  frontend: { version: '1', stage: 'ready', chat_path: '/v1/chat/completions' },
+  explains: false,
+  totals: FIGURES,
+  models: [
+    {
+      name: 'm',
+      is_ready: true,
+      reason: null,
+      takes_chats: true,
+      context_tokens: 0,
+      workers: 1,
+      base_model: null,
+      figures: null,
+    },
+  ],
+  workers: [],
+  workers_left_out: 0,
+  hour: {
+    model: null,
+    step_ms: 10_000,
+    end_ms: 0,
+    requests_per_second: [0],
+    failed_per_second: [0],
+    tokens_per_second: [0],
+    ttft_p50_ms: [null],
+    ttft_p95_ms: [null],
+    itl_p50_ms: [null],
+    itl_p95_ms: [null],
+    workers: [1],
+  },
+};
+
+function rowOf(number: number, model: string, status: number | null = 200): ConsoleRequest {
+  return {
+    number,
+    id: `id-${number}`,
+    x_request_id: `x-${number}`,
+    received_ms: 0,
+    endpoint: 'chat_completions',
+    model,
+    key: null,
+    status,
+    error: null,
+    worker: null,
+    prompt_tokens: null,
+    cached_tokens: null,
+    output_tokens: null,
+    ttft_ms: null,
+    total_ms: null,
+    moves: 0,
+  };
+}
+
+const pageOf = (requests: readonly ConsoleRequest[], next: number | null = null) => ({ requests, next, kept: 1000 });
+const eventOf = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+
+/** Answers a request for data; the test plays the server. */
+type Answer = (path: string, response: ServerResponse, request: IncomingMessage) => void;
+
+function follow(response: ServerResponse, name: string, data: unknown): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream' });
+  response.write(eventOf(name, data));
+}
+
+function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
+}
+
+const TYPES = { '': 'text/html', 'console.css': 'text/css', 'console.js': 'text/javascript' } as const;
+
+function sendFile(name: keyof typeof TYPES, response: ServerResponse): void {
+  const path = join(import.meta.dirname, '../../dist/console-page', name === '' ? 'index.html' : name);
+  const isPacked = existsSync(`${path}.gz`);
+  response.writeHead(200, { 'content-type': TYPES[name], ...(isPacked ? { 'content-encoding': 'gzip' } : {}) });
+  response.end(readFileSync(isPacked ? `${path}.gz` : path));
+}
+
+describe.runIf(CHROMIUM !== '')('the page of the console', () => {
+  const open = useBrowser();
+  let server: Server;
+  let answer: Answer = () => {};
+  const at = (place: string): string => `http://127.0.0.1:${(server.address() as AddressInfo).port}/console/#/${place}`;
+
+  beforeAll(async () => {
+    server = createServer((request, response) => {
+      const path = request.url ?? '';
+      const file = path.slice('/console/'.length);
+      if (file in TYPES) sendFile(file as keyof typeof TYPES, response);
+      else answer(path, response, request);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  });
+  afterAll(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+
+  it('connects again if its connection falls silent', async () => {
+    let connections = 0;
+    answer = (_path, response) => {
+      connections++;
+      follow(response, 'fleet', FLEET);
+    };
+    const { page } = await open('about:blank');
+    await page.clock.install();
+    await page.goto(at('fleet'));
+    await page.locator('.link.live').waitFor();
+    const before = connections;
+    await waitUntil(
+      async () => {
+        await page.clock.fastForward(50_000);
+        return connections > before;
+      },
+      { timeoutMs: 30_000 },
+    );
+  });
+
+  it('says what is wrong with a key that no header can have', async () => {
+    answer = (_path, response) => sendJson(response, 401, { error: { message: 'No API key' } });
+    const { page } = await open(at('fleet'));
+    await page.getByLabel(/Admin key/).fill('ключ');
+    await page.getByRole('button', { name: 'Open the console' }).click();
+    await page.getByText('a letter that no key has').waitFor();
+  });
+
+  it('shows an address that is not well encoded', async () => {
+    answer = (path, response) => {
+      sendJson(response, 404, { error: { message: `no request ${path}` } });
+    };
+    const { page, faults } = await open(at('requests/100%'));
+    await page.getByText('no request /console/api/requests/100%25').waitFor();
+    expect(faults.filter((fault) => fault.startsWith('error:'))).toEqual([]);
+  });
+
+  it('ends an answer that is under way when it is left', async () => {
+    let state = 'none';
+    answer = (path, response) => {
+      if (path.startsWith('/console/api')) return follow(response, 'fleet', FLEET);
+      response.on('close', () => {
+        state = 'ended';
+      });
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: {"id": "1", "choices": [{"delta": {"content": "word"}}]}\n\n');
+      state = 'begun';
+      return undefined;
+    };
+    const { page } = await open(at('try'));
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.getByText('word', { exact: true }).waitFor();
+    expect(state).toBe('begun');
+    await page.getByRole('link', { name: 'Fleet' }).click();
+    await waitUntil(() => state === 'ended');
+  });
+
+  it('shows no older requests of a filter that was changed meanwhile', async () => {
+    let older: ServerResponse | undefined;
+    answer = (path, response) => {
+      if (path.includes('before=')) older = response;
+      else if (path.includes('model=a')) follow(response, 'requests', pageOf([rowOf(200, 'a')], 200));
+      else follow(response, 'requests', pageOf([rowOf(201, 'b')]));
+    };
+    const { page } = await open(at('requests?model=a'));
+    const rows = page.locator('table.requests tbody tr');
+    await waitUntil(() => older !== undefined);
+    await page.goto(at('requests?model=b'));
+    await page.locator('tr', { hasText: 'b' }).locator('td[title=b]').waitFor();
+    sendJson(older!, 200, pageOf([rowOf(100, 'a')]));
+    await page.evaluate('new Promise((resolve) => setTimeout(resolve, 0))');
+    await page.evaluate('fetch("/console/")'); // a whole exchange later, an answer has been read
+    expect(await rows.count()).toBe(1);
+  });
+
+  it('drops requests that have ended from a list of running ones', async () => {
+    let events: ServerResponse | undefined;
+    answer = (_path, response) => {
+      follow(response, 'requests', pageOf([rowOf(1, 'm', null), rowOf(0, 'm', null)]));
+      events = response;
+    };
+    const { page } = await open(at('requests?outcome=running'));
+    const rows = page.locator('table.requests tbody tr');
+    await waitUntil(async () => (await rows.count()) === 2);
+    events?.write(eventOf('changed', { requests: [rowOf(0, 'm')], left_out: 0 }));
+    await waitUntil(async () => (await rows.count()) === 1);
+  });
+
+  it('shows the next request without the failure of the one before, and asks again after a failure', async () => {
+    let asked = 0;
+    answer = (path, response) => {
+      if (path.endsWith('/1')) return sendJson(response, 404, { error: { message: 'forgotten' } });
+      if (++asked === 1) return void response.destroy();
+      const request = rowOf(2, 'm');
+      return sendJson(response, 200, { request, stages: [], attempts: [], moves: [], decision: null, no_decision: '' });
+    };
+    const { page } = await open(at('requests/1'));
+    await page.getByText('forgotten').waitFor();
+    await page.goto(at('requests/2'));
+    await page.getByText('Request id-2').waitFor();
+    expect(await page.locator('[role=alert]').count()).toBe(0);
+  });
+});
