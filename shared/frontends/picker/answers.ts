@@ -9,6 +9,9 @@ import type { ImmediateAnswer } from './pick-exchange.ts';
 /* The messages that tell Envoy what to do with a request. */
 
 const DESTINATION = 'x-gateway-destination-endpoint';
+const WORKER_ID = 'x-dynamo-worker-instance-id';
+const RANK = 'x-dynamo-dp-rank';
+const ROUTING_MODE = 'x-dynamo-routing-mode';
 const PREFILLER = 'x-prefiller-host-port';
 const PREFILL_ID = 'x-dynamo-prefill-instance-id';
 const PREFILL_RANK = 'x-dynamo-prefill-dp-rank';
@@ -20,6 +23,11 @@ const CONTROL = [
   'x-gateway-inference-fairness-id',
   'x-gateway-inference-objective',
   'x-gateway-model-name-rewrite',
+  WORKER_ID,
+  'x-worker-instance-id',
+  RANK,
+  'x-dp-rank',
+  ROUTING_MODE,
   PREFILLER,
   PREFILL_ID,
   'x-prefill-instance-id',
@@ -72,9 +80,9 @@ export function decisionMessage(step: DecisionStep, decision: Decision) {
 function headersOf({ endpoints, decode, prefill }: Decision): Readonly<Record<string, string>> {
   const headers: Record<string, string> = { [DESTINATION]: endpoints.join(',') };
   if (decode === undefined) return headers;
-  headers['x-dynamo-worker-instance-id'] = decimal(decode.workerId);
-  if (decode.dpRank !== undefined) headers['x-dynamo-dp-rank'] = String(decode.dpRank);
-  headers['x-dynamo-routing-mode'] = prefill === undefined ? 'aggregated' : 'disaggregated';
+  headers[WORKER_ID] = decimal(decode.workerId);
+  if (decode.dpRank !== undefined) headers[RANK] = String(decode.dpRank);
+  headers[ROUTING_MODE] = prefill === undefined ? 'aggregated' : 'disaggregated';
   if (prefill === undefined) return headers;
   headers[PREFILL_ID] = decimal(prefill.workerId);
   if (prefill.dpRank !== undefined) headers[PREFILL_RANK] = String(prefill.dpRank);
