@@ -1,4 +1,4 @@
-import { type BodyIntake, bodyUnreadable } from '../http/exchange/body-intake.ts';
+import { BodyBytes, type BodyIntake, bodyUnreadable } from '../http/exchange/body-intake.ts';
 import type { FrameSink, HostExchange } from '../http/exchange/exchange.ts';
 import type { ByteBudget } from '../inference/deps.ts';
 import type { RequestHead } from './request-head.ts';
@@ -123,7 +123,7 @@ export class PickExchange implements HostExchange {
 /** Keeps the body of a request until its worker is chosen, within the room for bodies. */
 export class HeldBody {
   readonly #budget: Pick<ByteBudget, 'take' | 'give'>;
-  #chunks: Uint8Array[] = [];
+  readonly #bytes = new BodyBytes();
   #takenBytes = 0;
   #isEnded = false;
   #failure: unknown;
@@ -139,7 +139,7 @@ export class HeldBody {
     try {
       this.#budget.take(chunk.length);
       this.#takenBytes += chunk.length;
-      this.#chunks.push(chunk);
+      this.#bytes.add(chunk);
       this.#reader?.intake.add(chunk);
     } catch (thrown) {
       this.fail(thrown);
@@ -157,7 +157,7 @@ export class HeldBody {
       this.#reader = { intake, resolve, reject };
       try {
         if (this.#failure !== undefined) throw this.#failure;
-        for (const chunk of this.#chunks) intake.add(chunk);
+        for (const chunk of this.#bytes.parts) intake.add(chunk);
         if (this.#isEnded) resolve();
       } catch (thrown) {
         this.fail(thrown);
@@ -172,12 +172,12 @@ export class HeldBody {
     this.#reader?.reject(this.#failure);
   }
 
-  /** Returns the chunks, whose room is no longer taken. */
+  /** Returns the body in pieces, whose room is no longer taken. */
   release(): readonly Uint8Array[] {
-    const chunks = this.#chunks;
-    this.#chunks = [];
+    const { parts } = this.#bytes;
+    this.#bytes.clear();
     this.#budget.give(this.#takenBytes);
     this.#takenBytes = 0;
-    return chunks;
+    return parts;
   }
 }

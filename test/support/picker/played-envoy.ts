@@ -80,6 +80,7 @@ export class PlayedStream {
   readonly over: Promise<{ readonly code: number; readonly details: string }>;
   readonly #call: ClientDuplexStream<RequestInit, Answer>;
   readonly #answers: Answer[] = [];
+  #read = 0;
   #isOver = false;
   #wake: (() => void) | undefined;
   #requestMode = BodySendMode.FULL_DUPLEX_STREAMED;
@@ -109,12 +110,20 @@ export class PlayedStream {
   async next(): Promise<Answer> {
     for (;;) {
       const answer = this.#answers.shift();
-      if (answer !== undefined) return answer;
+      if (answer !== undefined) {
+        this.#read++;
+        return answer;
+      }
       if (this.#isOver) throw new Error(`the call has ended: ${JSON.stringify(await this.over)}`);
       await new Promise<void>((resolve) => {
         this.#wake = resolve;
       });
     }
+  }
+
+  /** Number of answers that were read. */
+  get read(): number {
+    return this.#read;
   }
 
   /** Number of answers that were not read. */

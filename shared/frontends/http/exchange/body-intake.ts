@@ -41,10 +41,15 @@ export class BodyBytes {
     this.#filled += chunk.length;
   }
 
+  /** Returns the body so far in pieces. */
+  get parts(): readonly Uint8Array[] {
+    this.#closeBlock();
+    return this.#parts;
+  }
+
   /** Returns the body in one piece, and empties this. A body of one chunk is not copied. */
   take(): Uint8Array {
-    this.#closeBlock();
-    const parts = this.#parts;
+    const { parts } = this;
     this.clear();
     return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts);
   }

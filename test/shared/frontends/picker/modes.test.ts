@@ -182,6 +182,21 @@ describe('a request at the endpoint picker', () => {
     ]);
   });
 
+  it('loses the headers with which a client could choose a worker, if any endpoint answers it', async () => {
+    const picker = await start();
+    const routed = await picker.envoy.open().request({ method: 'GET', path: '/v1/models' });
+    const control = ['x-dynamo-worker-instance-id', 'x-worker-instance-id', 'x-dynamo-dp-rank', 'x-dp-rank'];
+    expect(routed).toMatchObject({ removed: expect.arrayContaining([...control, 'x-dynamo-routing-mode']) });
+  });
+
+  it('goes on in few messages if it came byte by byte', async () => {
+    const picker = await start();
+    const stream = picker.envoy.open();
+    const asked = chat({ body: JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }] }) });
+    expect(await stream.request({ ...asked, chunkBytes: 1 })).toMatchObject({ kind: 'routed', body: asked.body });
+    expect(stream.read).toBeLessThanOrEqual(3);
+  });
+
   it.each([
     ['a list of models', { method: 'GET', path: '/v1/models' }],
     ['a route of the engine', { path: '/v1/audio/transcriptions', body: 'RIFF' }],
