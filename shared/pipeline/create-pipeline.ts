@@ -332,7 +332,7 @@ class DiscoveredPipeline implements Pipeline, Placer {
   async place(asked: GenerationRequest, holder: GenerationSink, { signal, admits }: PlaceOptions): Promise<Placement> {
     const { hold, observer } = this.#options;
     try {
-      const model = await this.#setFor(asked, holder, signal);
+      const model = await this.#setFor(asked, holder, { signal, admits });
       const { request, preprocessed } = await this.#prepare(asked, model, signal, observer);
       const { request: ready, media, promptTokens } = preprocessed;
       const places = await this.#placing.run(ready, routedRequest(request, model, signal, media), admits);
@@ -355,10 +355,14 @@ class DiscoveredPipeline implements Pipeline, Placer {
    * Finds the model of a request, and chooses one of its worker sets. Rejects as `#modelFor` does.
    * @param holder identity of the request in the queue of requests that wait for workers
    */
-  async #setFor(asked: GenerationRequest, holder: GenerationSink, signal: AbortSignal): Promise<RoutableModel> {
+  async #setFor(
+    asked: GenerationRequest,
+    holder: GenerationSink,
+    { signal, admits }: Pick<PlaceOptions, 'signal'> & Partial<PlaceOptions>,
+  ): Promise<RoutableModel> {
     const type = ENDPOINTS[asked.endpoint].modelType;
     const named = await this.#modelFor(asked, type, holder, signal);
-    return chooseSet(named, { type, routing: asked.routing }, this.#random);
+    return chooseSet(named, { type, routing: asked.routing, admits }, this.#random);
   }
 
   /**
@@ -398,7 +402,7 @@ class DiscoveredPipeline implements Pipeline, Placer {
     options: GenerateOptions,
     times: RequestTimes | undefined,
   ): Promise<void> {
-    const model = await this.#setFor(asked, sink, options.signal);
+    const model = await this.#setFor(asked, sink, options);
     await this.#serveWith(model, { asked, sink, options, times, tried: new Set() });
   }
 

@@ -64,24 +64,23 @@ interface SetAsk {
   /** Kind of request that the set must serve. */
   readonly type: ModelType;
   readonly routing: RoutingHints;
+  /** Returns whether a worker may answer the request. @default any may */
+  readonly admits?: ((worker: Worker) => boolean) | undefined;
 }
 
 /**
  * Chooses the worker set for a request at random, each as often as it has workers. So while a fleet is replaced, the
  * requests move to the new workers as these come. A request that names its worker goes to the set of that worker.
  */
-export function chooseSet(
-  model: RoutableModel,
-  { type, routing }: SetAsk,
-  random: Pick<Random, 'below'>,
-): RoutableModel {
+export function chooseSet(model: RoutableModel, ask: SetAsk, random: Pick<Random, 'below'>): RoutableModel {
   if (model.otherSets === undefined) return model;
-  return drawSet(setsFor(model, { type, routing }), random) ?? model;
+  return drawSet(setsFor(model, ask), random) ?? model;
 }
 
 /** Returns the worker sets of which `chooseSet` chooses one. */
-export function setsFor(model: RoutableModel, { type, routing }: SetAsk): readonly RoutableModel[] {
-  const sets = openSets(model, type);
+export function setsFor(model: RoutableModel, { type, routing, admits }: SetAsk): readonly RoutableModel[] {
+  const open = openSets(model, type);
+  const sets = admits === undefined ? open : open.filter(({ workers }) => workers.some(admits));
   const named = sets.filter((set) => hasNamed(set, routing));
   return named.length > 0 ? named : sets;
 }

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { workerError } from '../../../../shared/errors/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { endpoint, openDiscovered, SECOND } from '../discovered.ts';
-import { request, type SeenCall } from '../fixtures.ts';
+import { RecordingSink, request, type SeenCall } from '../fixtures.ts';
 
 let fleet: Awaited<ReturnType<typeof openDiscovered>>;
 beforeEach(async () => {
@@ -16,6 +16,12 @@ async function askUntil(isWanted: (worker: string | undefined) => boolean) {
     const asked = await fleet.ask({ id: `r${sent}` });
     if (isWanted(workerOf(asked.call))) return asked;
   }
+}
+
+/** Reserves a worker for a request which another process sends. */
+function place(admits: (worker: string) => boolean) {
+  const { signal } = new AbortController();
+  return fleet.pipeline.place(request(), new RecordingSink(), { signal, admits: ({ id }) => admits(id) });
 }
 
 const workerOf = ({ transport }: SeenCall): string | undefined => transport.memory;
@@ -50,6 +56,17 @@ describe('generations of workers whose cards differ', () => {
       const { call } = await fleet.ask({ id: `r${sent}`, routing: { backend_instance_id: named } });
       expect(workerOf(call)).toBe(named);
     }
+  });
+
+  it('take the requests that another process may send only to their workers', async () => {
+    await fleet.register('a', 'prod-1');
+    await fleet.register('d', 'prod-2', SECOND);
+    for (const allowed of 'ad'.repeat(10)) {
+      const placed = await place((worker) => worker === allowed);
+      expect(placed.decode.worker.id).toBe(allowed);
+      placed.release();
+    }
+    await expect(place(() => false)).rejects.toMatchObject({ code: 'service_unavailable' });
   });
 
   it('take the kinds of requests that only one of them serves', async () => {
