@@ -297,6 +297,8 @@ export class PickStream {
   }
 
   #outOfOrder(what: string): GrpcStatus {
+    if (this.#state !== 'new' && this.#state !== 'over') this.#pick?.leave();
+    this.#over();
     this.#deps.metrics.ended('order_refused');
     return new GrpcStatus(STATUS.INVALID_ARGUMENT, `the messages are out of order: ${what}`);
   }

@@ -120,6 +120,9 @@ describe('the endpoint picker refuses', () => {
       details: expect.stringContaining('out of order'),
     });
     expect(picker.placer.released).toBe(picker.placer.placed);
+    const outcomes = 'stator_endpoint_picker_requests_total{outcome=';
+    expect(picker.metric(`${outcomes}"order_refused"`)).toEqual([`${outcomes}"order_refused"} 1`]);
+    expect(picker.metric(`${outcomes}"left"`)).toEqual([`${outcomes}"left"} 0`]);
     expect(picker.metric('stator_endpoint_picker_streams ')).toEqual(['stator_endpoint_picker_streams 0']);
   });
 });
