@@ -60,14 +60,19 @@ export class WorkloadCalls {
     return found;
   }
 
-  /** Returns the GPUs of the resource claims of the namespace. */
+  /** Returns the GPUs of the resource claims of the namespace; none if the cluster has only earlier versions. */
   async claims(signal: AbortSignal): Promise<ClaimGpus> {
     const path = `/apis/resource.k8s.io/v1/namespaces/${encodeURIComponent(this.#namespace)}/resourceclaims`;
     const found = new Map<string, number | undefined>();
-    await this.#list(path, {}, signal, (item) => {
-      const name = asRecord(item.metadata)?.name;
-      if (typeof name === 'string') found.set(name, gpusOfClaim(item));
-    });
+    try {
+      await this.#list(path, {}, signal, (item) => {
+        const name = asRecord(item.metadata)?.name;
+        if (typeof name === 'string') found.set(name, gpusOfClaim(item));
+      });
+    } catch (thrown) {
+      // Then the GPUs that the fleet states count, as for a claim that is not allocated yet.
+      if (!(thrown instanceof KubeFailure && thrown.isAbsent)) throw thrown;
+    }
     return found;
   }
 

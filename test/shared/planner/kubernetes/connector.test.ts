@@ -296,6 +296,15 @@ describe('the GPUs of pods', () => {
     expect(gpusOf(await rounds.observe())).toEqual([8]);
   });
 
+  it('count as the fleet states them if the cluster has claims only in an earlier version', async () => {
+    await using bed = await bedOf(1);
+    const [pod = ''] = bed.workloads.podsOf('w0');
+    const claims = [{ name: 'gpus', resourceClaimName: 'shared' }];
+    bed.api.store('pods').merge(pod, { spec: { resourceClaims: claims } });
+    bed.api.judge = ({ resource }) => (resource === 'resourceclaims' ? 404 : undefined);
+    expect(gpusOf(await bed.connector.observe(NEVER))).toEqual([1]);
+  });
+
   it('names the right that is missing to list resource claims', async () => {
     await using bed = await bedOf(1);
     const [pod = ''] = bed.workloads.podsOf('w0');
