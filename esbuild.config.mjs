@@ -14,6 +14,8 @@ const NATIVE = ['zeromq'];
 const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
 const CONSOLE_HTML = 'web/index.html';
 const MODEL = 'shared/artifacts/builtin-model';
+/** What bundles get for `@grpc/proto-loader`, which nothing here calls. */
+const NO_PROTO_LOADER = './infra/no-proto-loader.mjs';
 /** Goes with node_modules: other packages are another build. */
 const RECORD = 'node_modules/.cache/stator/build.json';
 
@@ -49,6 +51,7 @@ const common = {
 
 const product = {
   ...common,
+  alias: { '@grpc/proto-loader': NO_PROTO_LOADER },
   chunkNames: 'chunks/[name]-[hash]',
   entryPoints: {
     stator: 'functions/cli/main.ts',
