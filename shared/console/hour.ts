@@ -5,6 +5,8 @@ import type { ConsoleFigures, ConsoleHour } from './wire.ts';
 /** Length of one step of the last hour, in milliseconds. */
 export const STEP_MS = 10_000;
 const STEPS = 360;
+/** Places of steps: those of the hour, and the present one, which has not ended. */
+const PLACES = STEPS + 1;
 /** Steps that the present figures are made of: one minute. */
 const RECENT_STEPS = 6;
 const MS_PER_SECOND = 1000;
@@ -51,7 +53,7 @@ class Step {
 export class Hour {
   readonly #clock: Clock;
   readonly #firstNumber: number;
-  readonly #steps: Step[] = []; // at most STEPS
+  readonly #steps: Step[] = []; // at most PLACES
   #lastNumber = -1;
 
   constructor(clock: Clock) {
@@ -137,14 +139,14 @@ export class Hour {
   }
 
   #at(number: number): Step | undefined {
-    const step = this.#steps[number % STEPS];
+    const step = this.#steps[number % PLACES];
     return step?.number === number ? step : undefined;
   }
 
   #present(): Step {
     const number = stepNow(this.#clock);
     this.#lastNumber = number;
-    const at = number % STEPS;
+    const at = number % PLACES;
     const step = this.#steps[at] ?? new Step();
     this.#steps[at] = step;
     if (step.number !== number) step.begin(number);

@@ -50,6 +50,15 @@ describe('the last hour', () => {
     expect(hours.workers(360).at(-1)).toBe(5);
   });
 
+  it('keeps the oldest step until the present one has ended', async () => {
+    const { clock, hours } = bed();
+    hours.ended('a', ENDED);
+    await clock.advance(3_600_000);
+    expect(hours.of('a').series().requests_per_second[0]).toBe(0.1);
+    hours.ended('a', ENDED);
+    expect(hours.of('a').series().requests_per_second[0]).toBe(0.1);
+  });
+
   it('sums models beyond the first 32 without a series for each', () => {
     const { hours } = bed();
     for (let at = 0; at < 40; at++) hours.ended(`m${at}`, ENDED);
