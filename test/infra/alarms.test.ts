@@ -75,7 +75,7 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     const silent = alarms.filter(([, { TreatMissingData }]) => TreatMissingData === 'breaching');
     const names = silent.map(([id]) => /^Observability(.*)Alarm[0-9A-F]{8}$/.exec(id)?.[1]).sort();
     const lasting = ['NatsStorage', 'NatsTasks', 'NoWorker', 'RouterTasks', 'ViewAge'];
-    const planner = name === 'gpus' ? ['PlannerSilent'] : [];
+    const planner = name === 'gpus' || name === 'pods' ? ['PlannerSilent'] : [];
     const behind = name === 'everything' ? ['GrpcUnhealthy', 'HttpUnhealthy'] : [];
     expect(names).toEqual(name === 'dev' ? ['NoWorker'] : [...behind, ...lasting, ...planner].sort());
   });

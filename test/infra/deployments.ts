@@ -20,6 +20,13 @@ export const GPUS: StatorConfig = {
   fleets: { ...example.fleets, mock: { kind: 'mock', model: 'stator-mini' } },
 };
 
+/** The example with GPUs in pods of EKS, beside workers without. */
+const PODS: StatorConfig = {
+  ...OURS,
+  models: { ...OURS.models, 'stator-mini': {} },
+  fleets: { ...OURS.fleets, mock: { kind: 'mock', model: 'stator-mini' } },
+};
+
 /** Models of the example without laws, for deployments with only some of its fleets: a law needs a fleet. */
 export const MODELS = Object.fromEntries(Object.keys(GPUS.models ?? {}).map((model) => [model, { wanted: false }]));
 
@@ -31,7 +38,7 @@ const CONFIGS: Readonly<Record<Deployment, StatorConfig>> = {
   production: {},
   everything: EVERYTHING,
   gpus: GPUS,
-  pods: OURS,
+  pods: PODS,
 };
 
 /** All resources of a deployment, each with the logical id of its stack. */

@@ -67,7 +67,7 @@ export const DIRECTORY: readonly Difference[] = [
       expected.status = 200;
       const place = new Matcher('a path', (path) => typeof path === 'string' && path.startsWith('/'));
       const word = new Matcher('a word', (text) => typeof text === 'string' && text !== '');
-      const places = ['docs', 'openapi', 'models', 'health', 'metrics'].map((name) => [name, place]);
+      const places = ['console', 'docs', 'openapi', 'models', 'health', 'metrics'].map((name) => [name, place]);
       expected.body = { name: word, version: word, ...Object.fromEntries(places) };
     },
   },
