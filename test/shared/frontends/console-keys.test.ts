@@ -72,6 +72,28 @@ describe('API keys in the console', () => {
     }
   });
 
+  it('are not created with lists that are empty or too long', async () => {
+    const { ask, list } = bed();
+    const lists = [
+      { models: [] },
+      { models: Array(101).fill('m') },
+      { scopes: [] },
+      { scopes: Array(9).fill('admin') },
+    ];
+    for (const wanted of lists) {
+      const answer = await ask('POST', PATH, { name: 'a', ...wanted });
+      expect(answer.status).toBe(400);
+      const [field = ''] = Object.keys(wanted);
+      expect(await answer.json()).toMatchObject({
+        error: {
+          param: field,
+          message: expect.stringMatching(/^(scopes|models): 1 to \d+ entries are allowed, got \d+$/),
+        },
+      });
+    }
+    expect(await list()).toEqual([]);
+  });
+
   it('need a proof even on this machine, because they give rights away', async () => {
     const { ask, store, clock } = bed();
     expect((await ask('GET', PATH, undefined, '')).status).toBe(401);

@@ -16,7 +16,7 @@ import {
 import type { Clock } from '../../../clock/index.ts';
 import type { ConsoleKey } from '../../../console/index.ts';
 import { ServeError } from '../../../errors/index.ts';
-import { requireShape } from '../../../protocol/index.ts';
+import { atMost, invalidValue, requireShape } from '../../../protocol/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import { type BodyRoute, CONSOLE_PATH, decodePath, shownId } from '../route.ts';
 import { readJson } from '../serve-inference.ts';
@@ -41,8 +41,8 @@ const newKeySchema = z.strictObject({
     .max(TEXT_MAX)
     .regex(/^[\x21-\x7e]+$/)
     .optional(),
-  scopes: z.array(z.enum(SCOPES)).min(1).max(SCOPES.length).optional(),
-  models: z.array(z.string().min(1).max(TEXT_MAX)).min(1).max(LIST_MAX).optional(),
+  scopes: atMost(z.array(z.enum(SCOPES)), 'names', { minItems: 1 }).optional(),
+  models: atMost(z.array(z.string().min(1).max(TEXT_MAX)), 'names', { minItems: 1 }).optional(),
   requests_per_minute: limit,
   tokens_per_minute: limit,
   tokens_per_day: limit,
@@ -67,6 +67,8 @@ export const keys: BodyRoute = {
     }
     const body = requireShape(newKeySchema, await readJson(exchange, deps));
     const { name, owner, scopes = ['inference'], models, expires_days: days } = body;
+    requireLength('scopes', scopes, SCOPES.length);
+    requireLength('models', models, LIST_MAX);
     const limits = {
       ...(body.requests_per_minute === undefined ? {} : { requestsPerMinute: body.requests_per_minute }),
       ...(body.tokens_per_minute === undefined ? {} : { tokensPerMinute: body.tokens_per_minute }),
@@ -101,6 +103,12 @@ export const key: BodyRoute = {
   },
   body: { name: 'ConsoleRotation', schema: rotationSchema, example: () => ({ overlap_hours: OVERLAP_HOURS }) },
 };
+
+/** Checks how many entries a list of the body has; its schema checks each of them. */
+function requireLength(field: string, list: readonly string[] | undefined, max: number): void {
+  if (list === undefined || (list.length > 0 && list.length <= max)) return;
+  throw invalidValue(`${field}: 1 to ${max} entries are allowed, got ${list.length}`, field);
+}
 
 function unknownKey(id: string): ServeError {
   return new ServeError('not_found', `There is no key ${shownId(id)}`);
