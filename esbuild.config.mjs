@@ -14,8 +14,8 @@ const NATIVE = ['zeromq'];
 const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
 const CONSOLE_HTML = 'web/index.html';
 const MODEL = 'shared/artifacts/builtin-model';
-/** What bundles get for `@grpc/proto-loader`, which nothing here calls. */
-const NO_PROTO_LOADER = './infra/no-proto-loader.mjs';
+/** What bundles get for packages that other ones may load, and that nothing here needs. */
+const UNUSED = { '@grpc/proto-loader': './infra/no-proto-loader.mjs', bowser: './infra/no-bowser.mjs' };
 /** Goes with node_modules: other packages are another build. */
 const RECORD = 'node_modules/.cache/stator/build.json';
 
@@ -51,7 +51,7 @@ const common = {
 
 const product = {
   ...common,
-  alias: { '@grpc/proto-loader': NO_PROTO_LOADER },
+  alias: UNUSED,
   chunkNames: 'chunks/[name]-[hash]',
   entryPoints: {
     stator: 'functions/cli/main.ts',
