@@ -50,10 +50,11 @@ describe('stator local', () => {
 
   it('says in a few lines what runs, where, and what to try', () => {
     const lines = local.stdout().trim().split('\n');
-    expect(lines.length).toBeLessThan(13);
+    expect(lines.length).toBeLessThan(14);
     expect(lines[0]).toContain('Stator is up: 2 mock workers, model stator-mini');
     expect(local.stdout()).toContain(`OpenAI-compatible endpoint: ${local.url}/v1`);
     expect(local.stdout()).toMatch(/KServe v2 by gRPC, for Triton's clients: 127\.0\.0\.1:[1-9]\d*\n/);
+    expect(local.stdout()).toContain(`Console, with the fleet and its requests: ${local.url}/console\n`);
     expect(local.stdout()).toContain(`curl -N ${local.url}/v1/chat/completions`);
     expect(local.stdout()).toContain(`OPENAI_BASE_URL=${local.url}/v1 OPENAI_API_KEY=none`);
     expect(local.stdout()).toContain(`ANTHROPIC_BASE_URL=${local.url} ANTHROPIC_API_KEY=none\n`);
