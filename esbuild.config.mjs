@@ -14,7 +14,7 @@ const NATIVE = ['zeromq'];
 const SWAGGER_UI = ['swagger-ui.css', 'swagger-ui-bundle.js', 'swagger-ui-bundle.js.LICENSE.txt', 'LICENSE', 'NOTICE'];
 const CONSOLE_HTML = 'web/index.html';
 const MODEL = 'shared/artifacts/builtin-model';
-/** What bundles get for packages that other ones may load, and that nothing here needs. */
+/** Stand-ins for packages that other ones may load, and that nothing here needs. */
 const UNUSED = { '@grpc/proto-loader': './infra/no-proto-loader.mjs', bowser: './infra/no-bowser.mjs' };
 /** Goes with node_modules: other packages are another build. */
 const RECORD = 'node_modules/.cache/stator/build.json';

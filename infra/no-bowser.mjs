@@ -1,2 +1,2 @@
-// What bundles get for `bowser`: the AWS SDK names the browser with it that it runs in, which is none here.
+// Stands in for `bowser` in bundles: the AWS SDK uses it only inside a browser.
 export {};

@@ -10,7 +10,7 @@ import { scalingOf } from './scaling.ts';
 type Config = ResolvedConfig<'simulate'>;
 type SimulatedFleet = Awaited<ReturnType<typeof simulatedFleet>>;
 
-/** What all runs of a sweep share: files that are read once, whatever their seeds, and the clock of their wall time. */
+/** Files that all runs of a sweep share, read once whatever their seeds, and the clock of their wall time. */
 export class RunSources {
   readonly workloads = new WorkloadSource();
   readonly fleets = new FleetSource();
