@@ -24,8 +24,12 @@ interface MadeDocument {
  */
 export function serveOpenApi(operations: readonly Operation[]): Serve {
   let document: MadeDocument | undefined;
-  // The import is lazy: a function parses the code only if a client asks for the document.
-  const load = () => loadCode('the OpenAPI document', () => import('./document.ts'));
+  // The imports are lazy: a function parses the code only if a client asks for the document.
+  const load = () =>
+    loadCode('the OpenAPI document', async () => {
+      const [code] = await Promise.all([import('./document.ts'), ...operations.map(({ answer }) => answer?.())]);
+      return code;
+    });
   const serve = async (deps: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
     const models = exampleModels(modelsShown(deps, exchange, 'models'));
     const key = JSON.stringify(models);
