@@ -111,7 +111,10 @@ export const IMAGE_SOURCES = [
   'functions',
   'proto',
   'shared',
+  'web',
   'infra/images',
+  'infra/no-bowser.mjs',
+  'infra/no-proto-loader.mjs',
 ] as const;
 
 /**
