@@ -39,7 +39,7 @@ interface Whole {
   readonly usage: {
     readonly prompt_tokens: number;
     readonly completion_tokens: number;
-    readonly prompt_tokens_details: { readonly cached_tokens: number };
+    readonly prompt_tokens_details?: { readonly cached_tokens: number };
   };
 }
 
@@ -86,6 +86,10 @@ describe.skipIf(!isAskedFor).each(releases)('chats that a real %s reads (npm run
     return JSON.parse(text) as Whole;
   };
 
+  /** Returns the cached tokens of a chat. vLLM 0.20 leaves them out if there are none. */
+  const cachedTokens = async (messages: readonly object[]): Promise<number> =>
+    (await ask(byEngine, { messages })).usage.prompt_tokens_details?.cached_tokens ?? 0;
+
   it('answers as when the frontend renders the chat, streamed and whole', { timeout: TEST_MS_MAX }, async () => {
     const rendered = await ask(byFrontend, {});
     const read = await ask(byEngine, {});
@@ -97,7 +101,7 @@ describe.skipIf(!isAskedFor).each(releases)('chats that a real %s reads (npm run
 
   it('routes by the blocks that the engine has cached', { timeout: TEST_MS_MAX }, async () => {
     const messages = [{ role: 'user', content: `Another one. ${STORY}` }];
-    expect((await ask(byEngine, { messages })).usage.prompt_tokens_details.cached_tokens).toBe(0);
+    expect(await cachedTokens(messages)).toBe(0);
     const overlap = async (): Promise<number> => {
       const response = await postJson(`${byEngine.url}/router/explain`, { ...CHAT, messages });
       const { candidates } = (await response.json()) as {
@@ -107,7 +111,7 @@ describe.skipIf(!isAskedFor).each(releases)('chats that a real %s reads (npm run
     };
     await waitUntil(async () => (await overlap()) >= 2, { what: 'its blocks in the index' });
     const known = await overlap();
-    expect((await ask(byEngine, { messages })).usage.prompt_tokens_details.cached_tokens).toBe(32 * known);
+    expect(await cachedTokens(messages)).toBe(32 * known);
   });
 
   it('hands on its calls, log probabilities and choices', { timeout: TEST_MS_MAX }, async () => {
