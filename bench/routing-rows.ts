@@ -1,5 +1,3 @@
-import type { SimulationOptions } from '../shared/simulate/simulate.ts';
-
 /** A workload of the table: a synthetic one, or the first requests of a public trace. */
 export type TableWorkload = 'agents' | 'tenants' | 'retrieval' | 'chats' | 'conversation' | 'synthetic';
 
@@ -66,16 +64,3 @@ export function nameOf({ workload, load, workers, routers, syncMs, lagMs, speeds
   const speed = speeds.length > 1 ? '-two-speeds' : '';
   return `${workload}-load${load}-n${workers}-r${routers}${sync}${lag}${speed}`;
 }
-
-/** The engine of the rows, that of the replay tables. */
-export const ENGINE: SimulationOptions['engine'] = {
-  numGpuBlocks: 2048,
-  blockSizeTokens: 512,
-  maxNumSeqs: 256,
-  maxNumBatchedTokens: 8192,
-  enablePrefixCaching: true,
-  enableChunkedPrefill: true,
-  preemptionMode: 'lifo',
-  speedupRatio: 1,
-  decodeSpeedupRatio: 1,
-};

@@ -13,8 +13,9 @@ import { WorkloadSource } from '../shared/simulate/index.ts';
 import type { SimulationOptions } from '../shared/simulate/simulate.ts';
 import { measureStator, tuneDynamo } from '../shared/simulate/tune/tune.ts';
 import type { Workload } from '../shared/simulate/workload.ts';
+import { REFERENCE_ENGINE } from '../test/shared/simulate/simulation-bed.ts';
 import { printTable, type ResultLine } from './routing-print.ts';
-import { ENGINE, nameOf, ROW_SETS, type RoutingRow } from './routing-rows.ts';
+import { nameOf, ROW_SETS, type RoutingRow } from './routing-rows.ts';
 
 const { values } = parseArgs({
   options: {
@@ -85,12 +86,12 @@ function openWorkload(row: RoutingRow, seed: number): Promise<Workload> {
   const argv = isTrace
     ? [`--trace=test/fixtures/simulate/mooncake-${workload}-1500.jsonl.gz`]
     : [`--workload=${workload}`, `--request-count=${sessions}`, `--seed=${seed}`];
-  return sources.open({ ...resolveConfig('simulate', argv, {}).settings, blockSize: ENGINE.blockSizeTokens });
+  return sources.open({ ...resolveConfig('simulate', argv, {}).settings, blockSize: REFERENCE_ENGINE.blockSizeTokens });
 }
 
 async function simulationOf(row: RoutingRow, seed: number): Promise<SimulationOptions> {
   const workload = await openWorkload(row, seed);
-  const fleet = { workers: row.workers, dataParallelSize: 1, engine: ENGINE, workerSpeeds: row.speeds };
+  const fleet = { workers: row.workers, dataParallelSize: 1, engine: REFERENCE_ENGINE, workerSpeeds: row.speeds };
   return {
     ...fleet,
     workload,

@@ -12,6 +12,7 @@ import type { RoutingMode } from '../shared/simulate/routers.ts';
 import { type Summary, summarize } from '../shared/simulate/summary.ts';
 import { parseTrace } from '../shared/simulate/trace.ts';
 import type { Workload } from '../shared/simulate/workload.ts';
+import { REFERENCE_ENGINE } from '../test/shared/simulate/simulation-bed.ts';
 import { type Figures, type ReferenceRow, ROWS, STATOR_ROWS } from './simulate-rows.ts';
 
 const { values } = parseArgs({
@@ -31,19 +32,6 @@ interface Setting {
   readonly kvEventLagMs?: number;
   readonly routers?: number;
 }
-
-/** The engine of the reference replays. */
-const ENGINE = {
-  numGpuBlocks: 2048,
-  blockSizeTokens: 512,
-  maxNumSeqs: 256,
-  maxNumBatchedTokens: 8192,
-  enablePrefixCaching: true,
-  enableChunkedPrefill: true,
-  preemptionMode: 'lifo',
-  speedupRatio: 1,
-  decodeSpeedupRatio: 1,
-} as const;
 
 const traces = new Map<string, Workload>();
 
@@ -66,7 +54,7 @@ async function replay(row: ReferenceRow, setting: Setting): Promise<readonly Sum
         workload,
         workers: row.workers,
         dataParallelSize: 1,
-        engine: ENGINE,
+        engine: REFERENCE_ENGINE,
         arrivalSpeedup: row.speedup,
         kvEventLagMs: setting.kvEventLagMs ?? 0,
         seed: seed + 1,

@@ -88,7 +88,12 @@ function startOurs(dist: (options: KserveSideOptions) => string): Start {
     } else {
       const flags = ['--model-path', modelFolder, '--model-name', model, ...paceFlags(speedup)];
       for (const at of [0, 1])
-        group.start(`worker-${at}`, join(dist(options), 'stator.js'), ['worker', '--engine', 'mocker', ...flags, ...PLANES], env);
+        group.start(
+          `worker-${at}`,
+          join(dist(options), 'stator.js'),
+          ['worker', '--engine', 'mocker', ...flags, ...PLANES],
+          env,
+        );
     }
     await waitUntil(`a worker in ${folder}`, 30_000, async () => existsSync(join(folder, 'kv')));
     await new Promise((resolved) => setTimeout(resolved, 3000)); // workers stand before the server is started

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { Arguments, Environment } from './environment.ts';
-import { Generation, Pool } from './fleet-parts.ts';
+import { Engine, Generation, Pool, Replicas, SECS_MAX, WeightsKey, WeightsUri } from './fleet-parts.ts';
 import { TypeName } from './gpu-types.ts';
 import { ModelName, Name } from './names.ts';
 import { ParameterName, RootDevice } from './ssm.ts';
@@ -38,40 +38,7 @@ const Option = z.strictObject({
   endsAt: z.iso.datetime({ error: 'must be a time in UTC, as 2027-01-31T11:30:00Z' }).optional(),
 });
 
-/** Most replicas of a fleet. */
-export const REPLICAS_MAX = 4000;
-/** Longest start and longest drain of a fleet. */
-export const SECS_MAX = 7200;
 const WEIGHT_BYTES_MAX = 10e12;
-
-/** Engine of the workers of a fleet with GPUs. */
-export const Engine = z.strictObject({
-  /** Image of the workers, on top of that of an engine (`infra/images/worker/Dockerfile`): by digest, or by a tag. */
-  image: z
-    .string()
-    .max(400)
-    .regex(
-      /^[a-z0-9][a-z0-9.-]*(:\d+)?(\/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$/,
-      'must be the whole address of an image, as HOST/NAME@sha256:DIGEST or HOST/NAME:TAG',
-    ),
-  /** Engine that the worker starts. */
-  kind: z.enum(['vllm', 'sglang']).default('vllm'),
-  /** GPUs of one replica. A machine has as many replicas as its GPUs are enough for. */
-  gpusPerReplica: z.int().min(1).max(72).default(1),
-  /** Arguments that the engine gets as they are. */
-  args: z.array(z.string().max(1000)).max(100).default([]),
-});
-
-/** Folder of a bucket, whose files never change under that name. */
-export const WeightsUri = z.string().regex(/^s3:\/\/[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]\/([A-Za-z0-9!_.*'()=-]+\/)+$/, {
-  error: 'must be a folder of a bucket and end with /, as s3://BUCKET/FOLDER/',
-});
-
-/** ARN of the key of KMS that encrypts the bucket of weights. */
-export const WeightsKey = z
-  .string()
-  .regex(/^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]+$/, 'must be the ARN of a key of KMS')
-  .optional();
 
 const Weights = z.strictObject({
   uri: WeightsUri,
@@ -109,10 +76,7 @@ export const Ec2Fleet = z.strictObject({
   /** Ways to get machines. The first that gives some is taken; the later ones make up for what it lacks. */
   options: z.array(Option).min(1).max(8),
   /** Replicas of the model, on all machines together. */
-  replicas: z.strictObject({
-    min: z.int().min(0).max(REPLICAS_MAX).default(0),
-    max: z.int().min(1).max(REPLICAS_MAX),
-  }),
+  replicas: Replicas,
   /** Time from the start of a machine to its first answer. A machine that takes twice as long is given up. */
   startSecs: z.int().min(30).max(SECS_MAX).default(480),
   /** Longest time that running answers get when their machine is taken away. */

@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import { Engine, optionIdOf, REPLICAS_MAX, SECS_MAX, WeightsKey, WeightsUri } from './ec2-fleets.ts';
+import { optionIdOf } from './ec2-fleets.ts';
 import { Arguments, Environment } from './environment.ts';
-import { Generation, Pool } from './fleet-parts.ts';
+import { Engine, Generation, Pool, REPLICAS_MAX, Replicas, SECS_MAX, WeightsKey, WeightsUri } from './fleet-parts.ts';
 import { type GivenTypes, TypeName, typeOf } from './gpu-types.ts';
 import { ModelName } from './names.ts';
 
@@ -38,10 +38,7 @@ export const EksFleet = z.strictObject({
   /** Ways to get nodes. The first that has room is taken; the later ones make up for what it lacks. */
   options: z.array(Option).min(1).max(8),
   /** Replicas of the model, of all options together. */
-  replicas: z.strictObject({
-    min: z.int().min(0).max(REPLICAS_MAX).default(0),
-    max: z.int().min(1).max(REPLICAS_MAX),
-  }),
+  replicas: Replicas,
   /**
    * Time from a new pod to its first answer, with the start of its node. A pod that takes twice as long is given up.
    */

@@ -4,7 +4,8 @@ import type { ConsoleFigures, ConsoleHour } from './wire.ts';
 
 /** Length of one step of the last hour, in milliseconds. */
 export const STEP_MS = 10_000;
-const STEPS = 360;
+/** Steps of an hour. */
+export const STEPS = 360;
 /** Places of steps: those of the hour, and the present one, which has not ended. */
 const PLACES = STEPS + 1;
 /** Steps that the present figures are made of: one minute. */

@@ -1,12 +1,11 @@
 import type { Clock } from '../clock/index.ts';
-import { type EndedRequest, Hour, STEP_MS } from './hour.ts';
+import { type EndedRequest, Hour, STEP_MS, STEPS } from './hour.ts';
 
 /**
  * Models with an hour of their own. Requests of further models count only in the sum, until a model has had no requests
  * for an hour.
  */
 const MODELS_MAX = 32;
-const STEPS = 360;
 
 /** The last hour of all models together, and of each of up to 32 models. */
 export class Hours {
