@@ -81,13 +81,12 @@ export function changeOf(
 }
 
 /**
- * Returns what a failed change means. After a conflict, or if a pod or the workload is gone, the next round reads and
- * plans anew.
+ * Returns what a failed change means. If a pod or the workload is gone, the next round reads and plans anew.
  * @throws the failure, if it may pass
  */
 export function outcomeOf(thrown: unknown): Applied {
   if (!(thrown instanceof KubeFailure) || thrown.mayPass) throw thrown;
-  if (thrown.isConflict || thrown.isAbsent) return 'waiting';
+  if (thrown.isAbsent) return 'waiting';
   const reason = thrown.message.replaceAll(/\s+/g, ' ').slice(0, REASON_CHARACTERS_MAX);
   return { failed: CODES[thrown.status] ?? `Status${thrown.status}`, reason };
 }

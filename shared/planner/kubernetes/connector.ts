@@ -9,7 +9,7 @@ import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
 import { observePool, type PodFacts } from './observe-pool.ts';
 import { PodStarts } from './pod-starts.ts';
 import { LOWEST_COST } from './pods.ts';
-import { keyOf, type ReadCalls, readWorkloads, type SeenWorkload } from './read-workloads.ts';
+import { keyOf, type ReadCalls, readAgain, readWorkloads, type SeenWorkload } from './read-workloads.ts';
 import type { Replica } from './replicas.ts';
 import type { WorkloadCalls } from './workload-calls.ts';
 
@@ -22,9 +22,16 @@ export interface KubernetesConnectorOptions {
 }
 
 /**
+ * Milliseconds after an observation in which a plan from it may be carried out on a newer version: half of the time for
+ * which a planner has the right to act. Within it, no other planner has acted.
+ */
+const AGAIN_MS_MAX = 30_000;
+
+/**
  * Scales the workloads of one fleet in a Kubernetes cluster: each option of a pool is a Deployment or a
- * LeaderWorkerSet. A number is only set on the version of the workload that was observed, so a plan that is out of date
- * changes nothing.
+ * LeaderWorkerSet. A number is only set on the version of the workload that was read, so a plan that is out of date
+ * changes nothing. The status of a workload changes its version, too, as when a pod of it starts. Then the change is
+ * worked out once more on what the workload has become.
  */
 export class KubernetesConnector implements Connector {
   readonly name: string;
@@ -34,6 +41,8 @@ export class KubernetesConnector implements Connector {
   readonly #failures = new Map<string, LaunchFailure>();
   /** By pool and option. */
   #seen: ReadonlyMap<string, SeenWorkload> = new Map();
+  /** Time before that was read. */
+  #seenAtMs = 0;
 
   constructor(options: KubernetesConnectorOptions) {
     this.#options = options;
@@ -51,6 +60,7 @@ export class KubernetesConnector implements Connector {
    */
   async observe(signal: AbortSignal): Promise<Observed> {
     const { fleet, calls } = this.#options;
+    this.#seenAtMs = this.#options.clock.nowMs();
     const seen = await readWorkloads(fleet, calls, signal);
     this.#seen = seen;
     this.#starts.observe([...seen.values()].flatMap(({ replicas }) => replicas));
@@ -116,6 +126,16 @@ export class KubernetesConnector implements Connector {
   async #applyTo(key: string, steps: OptionSteps, signal: AbortSignal): Promise<Applied> {
     const seen = this.#seen.get(key);
     if (seen === undefined) return { failed: 'NotFound' };
+    const { calls, clock } = this.#options;
+    const outcome = await this.#change(seen, steps, signal);
+    if (outcome !== 'conflict') return outcome;
+    const again = await readAgain(seen, calls, signal);
+    if (again === undefined || clock.nowMs() - this.#seenAtMs > AGAIN_MS_MAX) return 'waiting';
+    const second = await this.#change(again, steps, signal);
+    return second === 'conflict' ? 'waiting' : second;
+  }
+
+  async #change(seen: SeenWorkload, steps: OptionSteps, signal: AbortSignal): Promise<Applied | 'conflict'> {
     const { scale, option, replicas } = seen;
     const { calls } = this.#options;
     const streaming = replicas.filter((each) => this.#mayStream(each, option)).map(({ id }) => id);
@@ -126,7 +146,7 @@ export class KubernetesConnector implements Connector {
       if (number !== scale.replicas) await calls.setScale(option.workload, scale, number, signal);
     } catch (thrown) {
       signal.throwIfAborted();
-      return outcomeOf(thrown);
+      return thrown instanceof KubeFailure && thrown.isConflict ? 'conflict' : outcomeOf(thrown);
     }
     return isSettled ? 'accepted' : 'waiting';
   }

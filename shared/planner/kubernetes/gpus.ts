@@ -9,10 +9,20 @@ const GPU_RESOURCES = ['nvidia.com/gpu', `deviceclass.resource.kubernetes.io/${G
 export interface PodGpus {
   /** GPUs among the limits of its containers. */
   readonly limits: number;
-  /** Names of its resource claims. A claim that is not made yet has no name. */
+  /** Names of the resource claims that were made for it. A claim that is not made yet has no name. */
   readonly claims: readonly string[];
+  /** Names of resource claims that its template names, so that all pods of the template use the same devices. */
+  readonly sharedClaims: readonly string[];
   /** Whether it has claims that are not made yet. */
   readonly hasOpenClaims: boolean;
+}
+
+/** GPUs of the replicas of a workload. */
+export interface WorkloadGpus {
+  /** GPUs that each replica has for itself. */
+  readonly own: number;
+  /** GPUs that all replicas use together. */
+  readonly shared: number;
 }
 
 /** GPUs of a resource claim, by the name of the claim; undefined: not known before they are allocated. */
@@ -27,11 +37,12 @@ export function gpusOfPod(object: UnknownRecord): PodGpus {
       resourceClaimName,
     ]),
   );
-  const claims = recordsOf(spec.resourceClaims).map(
-    ({ name, resourceClaimName }) => resourceClaimName ?? made.get(name),
-  );
-  const named = claims.filter((name) => typeof name === 'string');
-  return { limits: limitsOf(spec), claims: named, hasOpenClaims: named.length < claims.length };
+  const stated = recordsOf(spec.resourceClaims);
+  const isName = (name: unknown): name is string => typeof name === 'string';
+  const sharedClaims = stated.map(({ resourceClaimName }) => resourceClaimName).filter(isName);
+  const others = stated.filter(({ resourceClaimName }) => !isName(resourceClaimName));
+  const claims = others.map(({ name }) => made.get(name)).filter(isName);
+  return { limits: limitsOf(spec), claims, sharedClaims, hasOpenClaims: claims.length < others.length };
 }
 
 /** Containers run together, after those that initialize one after the other. Sidecars run from the beginning. */
@@ -81,13 +92,18 @@ function requestedOf({ exactly, firstAvailable }: UnknownRecord): number | undef
   return allocationMode === 'All' ? undefined : wholeOf(count);
 }
 
-/** Returns the GPUs of pods that are one replica; undefined while those of a claim are not known. */
+/** Returns the GPUs that pods which are one replica have for themselves; undefined while a claim is not known. */
 export function gpusOfReplica(pods: readonly PodGpus[], claims: ClaimGpus): number | undefined {
-  const names = new Set(pods.flatMap((pod) => pod.claims)); // pods may share a claim
-  const counts = [...names].map((name) => claims.get(name));
-  if (pods.some(({ hasOpenClaims }) => hasOpenClaims) || counts.includes(undefined)) return undefined;
-  const claimed = counts.reduce<number>((total, count = 0) => total + count, 0);
+  const claimed = gpusOfClaims(new Set(pods.flatMap((pod) => pod.claims)), claims);
+  if (claimed === undefined || pods.some(({ hasOpenClaims }) => hasOpenClaims)) return undefined;
   return claimed + pods.reduce((total, { limits }) => total + limits, 0);
+}
+
+/** Returns the GPUs of claims together; undefined while those of one are not known. */
+export function gpusOfClaims(names: ReadonlySet<string>, claims: ClaimGpus): number | undefined {
+  const counts = [...names].map((name) => claims.get(name));
+  if (counts.includes(undefined)) return undefined;
+  return counts.reduce<number>((total, count = 0) => total + count, 0);
 }
 
 function recordsOf(value: unknown): readonly UnknownRecord[] {

@@ -28,7 +28,8 @@ export function observePool(
   const total = { ready: 0, starting: 0, draining: 0, desired: 0, refreshing: false };
   const observed = options.map(({ id, min, max, gpusPerInstance: gpus }): ObservedOption => {
     const found = seenOf(id);
-    const unit = { replicas: 1, instances: 1, gpus: found?.gpus ?? gpus };
+    const { own = gpus, shared } = found?.gpus ?? {};
+    const unit = { replicas: 1, instances: 1, gpus: own, sharedGpus: shared };
     const none = { ready: 0, starting: 0, draining: 0, desired: 0, instances: [] };
     if (found === undefined) return { id, ...none, min: 0, max: 0, isAbsent: true, unit };
     const isRefreshing = isRollingOut(found.replicas);

@@ -1,7 +1,7 @@
 import { KubeFailure } from '../../discovery/index.ts';
 import type { Pool } from '../types.ts';
 import type { ClusterFleet, PodOption } from './cluster-fleet.ts';
-import { type ClaimGpus, gpusOfReplica } from './gpus.ts';
+import { type ClaimGpus, gpusOfClaims, gpusOfReplica, type WorkloadGpus } from './gpus.ts';
 import type { Pod } from './pods.ts';
 import { type Replica, replicasOf } from './replicas.ts';
 import { isSelected, joinedSelectors, type Selector } from './selectors.ts';
@@ -12,8 +12,8 @@ export interface SeenWorkload {
   readonly option: PodOption;
   readonly scale: Scale;
   readonly replicas: readonly Replica[];
-  /** GPUs of a replica, as its pods state them; undefined: none states any, or they are not known yet. */
-  readonly gpus: number | undefined;
+  /** GPUs of its replicas, as the pods state them; undefined: none states any, or they are not known yet. */
+  readonly gpus: WorkloadGpus | undefined;
 }
 
 /** Calls that read workloads. */
@@ -53,32 +53,48 @@ export async function readWorkloads(
     signal,
   );
   const claims = await readClaims(pods, calls, signal);
+  const counted = new Set<string>();
   return new Map(
     found.map(({ key, option, scale }) => {
       const own = pods.filter(({ labels }) => isSelected(labels, scale.selector));
       const replicas = replicasOf(option.workload.kind, own);
-      return [key, { option, scale, replicas, gpus: gpusOf(replicas, claims) }];
+      return [key, { option, scale, replicas, gpus: gpusOf(replicas, claims, counted) }];
     }),
   );
 }
 
+/**
+ * Reads a workload again that has another version than was seen. Returns undefined if someone has changed its number.
+ */
+export async function readAgain(
+  { option, scale }: SeenWorkload,
+  calls: ReadCalls,
+  signal: AbortSignal,
+): Promise<SeenWorkload | undefined> {
+  const seen = await readWorkloads({ workloads: { decode: new Map([['again', option]]) } }, calls, signal);
+  const now = seen.get(keyOf('decode', 'again'));
+  return now?.scale.uid === scale.uid && now.scale.replicas === scale.replicas ? now : undefined;
+}
+
 /** Asks for claims only if pods have some, because it needs a right of its own. */
 async function readClaims(pods: readonly Pod[], calls: ReadCalls, signal: AbortSignal): Promise<ClaimGpus> {
-  if (pods.every(({ gpus }) => gpus.claims.length === 0)) return new Map();
+  if (pods.every(({ gpus }) => gpus.claims.length + gpus.sharedClaims.length === 0)) return new Map();
   return await explained('the resource claims', calls, () => calls.claims(signal));
 }
 
-/** During a rollout, the larger template counts: the cluster may have to hold both. */
-function gpusOf(replicas: readonly Replica[], claims: ClaimGpus): number | undefined {
-  const active = replicas.filter(({ isActive }) => isActive);
-  const counts = active.map(
-    ({ pods }) =>
-      gpusOfReplica(
-        pods.map((pod) => pod.gpus),
-        claims,
-      ) ?? 0,
-  );
-  return Math.max(0, ...counts) || undefined;
+/**
+ * Returns the GPUs of the replicas of a workload. During a rollout, the larger template counts: the cluster may have to
+ * hold both. @param counted claims that an earlier workload shares with this one; they count there
+ */
+function gpusOf(replicas: readonly Replica[], claims: ClaimGpus, counted: Set<string>): WorkloadGpus | undefined {
+  const active = replicas.filter(({ isActive }) => isActive).map(({ pods }) => pods.map((pod) => pod.gpus));
+  const known = active.flatMap((pods) => gpusOfReplica(pods, claims) ?? []);
+  if (known.length === 0) return undefined;
+  const own = Math.max(...known);
+  const names = new Set(active.flatMap((pods) => pods.flatMap(({ sharedClaims }) => sharedClaims)));
+  const shared = gpusOfClaims(new Set([...names].filter((name) => !counted.has(name))), claims);
+  for (const name of names) counted.add(name);
+  return shared === undefined || (own === 0 && names.size === 0) ? undefined : { own, shared };
 }
 
 /** Returns the pods that the selectors choose, and perhaps others. A pod that several lists have counts once. */

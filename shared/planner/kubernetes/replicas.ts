@@ -177,13 +177,14 @@ function stateOf(
 }
 
 function instanceOf(replica: Replica, state: ObservedInstance['state'], facts: ReplicaFacts): ObservedInstance {
-  const { id, uid, isReady, readySinceMs } = replica;
+  const { id, uid, isReady, readySinceMs, createdMs } = replica;
   if (facts.kind === 'LeaderWorkerSet') {
     // The set ends its last group whatever the loads are: the generation states that order.
-    return { id, uid, state, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
+    return { id, uid, state, createdMs, readySinceMs, generation: String(1_000_000_000 - placeOf(replica)) };
   }
   const activeBlocks = facts.blocksOf(id);
   // Discovery may hide the worker of a pod that is not ready, so a load that was not heard does not mean an idle pod.
   const isIdle = activeBlocks === 0 || !facts.mayStream(replica);
-  return { id, uid, state, readySinceMs, activeBlocks, isUnhealthy: state === 'ready' && !isReady && isIdle };
+  const isUnhealthy = state === 'ready' && !isReady && isIdle;
+  return { id, uid, state, createdMs, readySinceMs, activeBlocks, isUnhealthy };
 }

@@ -8,6 +8,8 @@ export interface ObservedInstance {
   readonly state: 'starting' | 'ready' | 'draining';
   /** Uid that the environment gives it, if a later instance may get the same id. */
   readonly uid?: string | undefined;
+  /** Time at which it was made, in Unix milliseconds. @default unknown */
+  readonly createdMs?: number | undefined;
   /** Time from which it serves, in Unix milliseconds; undefined: longer ago than the environment remembers. */
   readonly readySinceMs?: number | undefined;
   /** KV blocks in use by running requests, over all its workers; undefined: no worker of it was heard. */
@@ -54,8 +56,19 @@ export interface ObservedOption {
   /** The environment does not have the option: it was not deployed yet, or is gone. */
   readonly isAbsent?: boolean | undefined;
   readonly instances: readonly ObservedInstance[];
-  /** Workers on that many instances, and GPUs of one instance. @default an instance is a worker */
-  readonly unit?: { readonly replicas: number; readonly instances: number; readonly gpus: number } | undefined;
+  /** @default an instance is a worker */
+  readonly unit?: ObservedUnit | undefined;
+}
+
+/** Workers of an option on its instances. */
+interface ObservedUnit {
+  /** Workers on that many instances. */
+  readonly replicas: number;
+  readonly instances: number;
+  /** GPUs that one instance has for itself. */
+  readonly gpus: number;
+  /** GPUs that all instances of the option use together. @default 0 */
+  readonly sharedGpus?: number | undefined;
 }
 
 /** A pool as it is. Counts are in workers. */

@@ -20,6 +20,7 @@ function viewOfOption(pool: Pool, option: ObservedOption): OptionView {
   const { id, ready, starting, draining, desired, instances, failing, lastFailure, unit } = option;
   const workersPerInstance = unit === undefined ? 1 : unit.replicas / unit.instances;
   const workers = (count: number): number => count * workersPerInstance;
+  const gpusPerInstance = (unit?.gpus ?? 0) + (unit?.sharedGpus ?? 0) / Math.max(1, instances.length);
   return {
     pool,
     key: `${pool}/${id}`,
@@ -28,7 +29,7 @@ function viewOfOption(pool: Pool, option: ObservedOption): OptionView {
     draining: workers(draining),
     ordered: workers(Math.max(0, desired - ready - starting)),
     startingIds: instances.flatMap((each) => (each.state === 'starting' ? [each.id] : [])),
-    gpusPerWorker: unit === undefined ? undefined : unit.gpus / workersPerInstance,
+    gpusPerWorker: unit === undefined ? undefined : gpusPerInstance / workersPerInstance,
     failure: failing ?? lastFailure,
   };
 }

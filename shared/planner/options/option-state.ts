@@ -10,6 +10,8 @@ export interface OptionState {
   readonly unit: Unit;
   /** GPUs of an instance: as the environment shows them, otherwise as the fleet states them. */
   readonly gpus: number;
+  /** GPUs that all its instances use together. */
+  readonly sharedGpus: number;
   /** Place in the list of options. */
   readonly at: number;
   /** Instances that serve or start, and that no decision ends. */
@@ -55,12 +57,13 @@ export function optionState(
   // While instances are replaced, there may be more of them than will stay.
   const count = isBusy ? Math.max(0, seen.desired - doomed.length) : live.length + onOrder;
   const unit = unitOf(spec, pool);
-  const { gpus = spec.gpusPerInstance } = seen.unit ?? {};
+  const { gpus = spec.gpusPerInstance, sharedGpus = 0 } = seen.unit ?? {};
   return {
     spec,
     seen,
     unit,
     gpus,
+    sharedGpus,
     at,
     live,
     doomed,
@@ -89,6 +92,11 @@ export function replicasOf({ count, unit, isLeaving, isBusy, lost }: OptionState
 /** Returns the instances of an option that exist or are on order, with those that drain. */
 export function heldOf({ seen: { instances }, onOrder }: OptionState): number {
   return instances.length + onOrder;
+}
+
+/** Returns the GPUs of that many instances of an option. */
+export function gpusOf({ gpus, sharedGpus }: OptionState, instances: number): number {
+  return instances === 0 ? 0 : instances * gpus + sharedGpus;
 }
 
 /** Returns whether an option has more instances than its number, which nothing but a change by hand explains. */

@@ -2,7 +2,7 @@ import type { PoolGpus, Shortage, Step } from '../live/connector.ts';
 import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import { askedKey, type BadPair, badPairOf, type FleetMemory, noteAsked, notePairs } from './memory.ts';
-import { heldOf, type OptionState, optionState } from './option-state.ts';
+import { gpusOf, heldOf, type OptionState, optionState } from './option-state.ts';
 import { type PoolInput, PoolWork } from './pool-work.ts';
 
 export interface PoolPlan {
@@ -76,7 +76,7 @@ function noteFailures(options: readonly OptionState[], { pool, spec, memory, con
 }
 
 function unchanged(options: readonly OptionState[], memory: FleetMemory): PoolPlan {
-  const held = options.reduce((total, each) => total + heldOf(each) * each.gpus, 0);
+  const held = options.reduce((total, each) => total + gpusOf(each, heldOf(each)), 0);
   const gpus = { held, planned: held, settled: held };
   return { steps: [], chosen: [], isDone: true, shortage: undefined, note: undefined, gpus, memory };
 }

@@ -60,10 +60,17 @@ export function planFleet(
   };
 }
 
-/** Returns the victims that the environment still lists: a newer instance may have the id of one that has ended. */
+/**
+ * Returns the victims that the environment still lists: a newer instance may have the id of one that has ended. Earlier
+ * versions stored no uid: then an instance that is older than the choice is the one that was chosen.
+ */
 function stillThere(pools: NonNullable<Observed['pools']>, victims: readonly Victim[]): readonly Victim[] {
-  const uids = new Map(instancesOf(pools).map(({ id, uid }) => [id, uid]));
-  return victims.filter(({ instanceId, uid }) => uids.has(instanceId) && uids.get(instanceId) === uid);
+  const instances = new Map(instancesOf(pools).map((instance) => [instance.id, instance]));
+  return victims.filter(({ instanceId, uid, atMs }) => {
+    const instance = instances.get(instanceId);
+    if (instance === undefined || instance.uid === uid) return instance !== undefined;
+    return uid === undefined && (instance.createdMs ?? 0) <= atMs;
+  });
 }
 
 /** Returns the victims whose end the environment does not show yet. */

@@ -3,7 +3,7 @@ import type { Victim } from '../store/types.ts';
 import type { Pool } from '../types.ts';
 import type { PoolSpec } from './fleet-spec.ts';
 import type { BadPair, FleetMemory, Returning } from './memory.ts';
-import { beyondMaxOf, callOff, heldOf, isBelow, type OptionState, replicasOf } from './option-state.ts';
+import { beyondMaxOf, callOff, gpusOf, heldOf, isBelow, type OptionState, replicasOf } from './option-state.ts';
 import { stepsOf } from './pool-steps.ts';
 import { beginReturn, continueReturn, type Return, roomOf } from './return-law.ts';
 import { chooseVictims, servingOf } from './scale-in-victims.ts';
@@ -73,7 +73,8 @@ export class PoolWork {
       const after = (whole + launched + 1) * unit.instances;
       if (after > seen.max) break;
       const more = after - option.count - option.launched;
-      if (this.#gpus().planned + more * option.gpus > limit) {
+      const first = heldOf(option) + option.launched === 0 ? option.sharedGpus : 0;
+      if (this.#gpus().planned + more * option.gpus + first > limit) {
         this.#isBoundByBudget = true;
         break;
       }
@@ -105,9 +106,9 @@ export class PoolWork {
     const no = Number.POSITIVE_INFINITY;
     const all = chooseVictims(candidates, { surplus, serving: no, countMax: no, readyBeforeMs: no, withBusy: true });
     this.#isShrinkLate = all.length > chosen.length;
-    const gpusOf = (each: typeof all): number =>
+    const ownOf = (each: typeof all): number =>
       each.reduce((total, { option, instances }) => total + instances.length * option.gpus, 0);
-    this.#surplusGpus = Math.max(0, gpusOf(all) - gpusOf(chosen));
+    this.#surplusGpus = Math.max(0, ownOf(all) - ownOf(chosen));
     for (const { option, instances } of chosen) for (const each of instances) this.#choose(option, each);
     if (this.#return.after >= 0 && all.length === 0) this.#returning = undefined; // it is done
   }
@@ -213,10 +214,9 @@ export class PoolWork {
 
   #gpus(): PoolGpus {
     const sum = (read: (option: OptionState) => number): number =>
-      this.#options.reduce((total, option) => total + read(option) * option.gpus, 0);
-    const held = sum(heldOf);
+      this.#options.reduce((total, option) => total + gpusOf(option, read(option)), 0);
     const settled = sum(({ count, isLeaving }) => (isLeaving ? 0 : count)) - this.#surplusGpus;
-    return { held, planned: held + sum(({ launched }) => launched), settled };
+    return { held: sum(heldOf), planned: sum((option) => heldOf(option) + option.launched), settled };
   }
 }
 
@@ -224,8 +224,9 @@ export class PoolWork {
 function gpuNote(pool: Pool, options: readonly OptionState[]): string | undefined {
   const wrong = options.find(({ gpus, spec }) => gpus !== spec.gpusPerInstance);
   if (wrong === undefined) return undefined;
-  const { gpus, spec } = wrong;
-  return `${pool}: an instance of ${spec.id} has ${gpus} GPUs, but the fleet states ${spec.gpusPerInstance}`;
+  const { gpus, sharedGpus, spec } = wrong;
+  const shared = sharedGpus === 0 ? '' : ` and shares ${sharedGpus} with the others`;
+  return `${pool}: an instance of ${spec.id} has ${gpus} GPUs${shared}, but the fleet states ${spec.gpusPerInstance}`;
 }
 
 /** Returns the time from which on an instance is too young to end. */

@@ -296,6 +296,23 @@ describe('the GPUs of pods', () => {
     expect(gpusOf(await rounds.observe())).toEqual([8]);
   });
 
+  it('count once if all pods of workloads use the same claim', async () => {
+    await using bed = await bedOf(3, clusterFleet([podOption(0), podOption(1)]));
+    bed.workloads.addDeployment('w1', 1);
+    const requests = [{ name: 'gpus', exactly: { deviceClassName: 'gpu.nvidia.com', count: 8 } }];
+    bed.api.store('resourceclaims').set('shared', { spec: { devices: { requests } } });
+    const resourceClaims = [{ name: 'gpus', resourceClaimName: 'shared' }];
+    for (const workload of ['w0', 'w1']) {
+      for (const pod of bed.workloads.podsOf(workload)) bed.api.store('pods').merge(pod, { spec: { resourceClaims } });
+    }
+    const rounds = new Rounds(bed);
+    const plan = rounds.plan(await rounds.observe(), 5);
+    expect(plan.gpus?.decode).toEqual({ held: 8, planned: 8, settled: 8 });
+    expect(plan.note).toBe(
+      'decode: an instance of 0-on-demand has 0 GPUs and shares 8 with the others, but the fleet states 1',
+    );
+  });
+
   it('count as the fleet states them if the cluster has claims only in an earlier version', async () => {
     await using bed = await bedOf(1);
     const [pod = ''] = bed.workloads.podsOf('w0');
@@ -357,11 +374,49 @@ describe('a planner of a cluster that changes or refuses', () => {
     const rounds = new Rounds(bed);
     const plan = rounds.plan(await rounds.observe(), 8);
     bed.workloads.setReplicas('w0', 3);
-    bed.workloads.setReplicas('w0', 1); // the same number as before, by a newer decision
     expect(await bed.connector.apply(plan.steps, NEVER)).toBe('waiting');
-    expect(bed.workloads.replicasOf('w0')).toBe(1);
+    expect(bed.workloads.replicasOf('w0')).toBe(3);
     expect((await rounds.round(8)).applied).toBe('accepted');
     expect(bed.workloads.replicasOf('w0')).toBe(8);
+  });
+
+  it('changes nothing by a plan for an earlier version if another planner may have acted since', async () => {
+    await using bed = await bedOf(1);
+    const rounds = new Rounds(bed);
+    const plan = rounds.plan(await rounds.observe(), 8);
+    bed.workloads.setReplicas('w0', 3);
+    bed.workloads.setReplicas('w0', 1); // the same number as before, by a newer decision
+    await bed.clock.advance(31_000);
+    expect(await bed.connector.apply(plan.steps, NEVER)).toBe('waiting');
+    expect(bed.workloads.replicasOf('w0')).toBe(1);
+  });
+
+  it('sets the number in the same round if only the status has changed, as when pods start', async () => {
+    await using bed = await bedOf(1);
+    const rounds = new Rounds(bed);
+    const plan = rounds.plan(await rounds.observe(), 8);
+    bed.api.store('deployments').merge('w0', { status: { readyReplicas: 1 } });
+    expect(await bed.connector.apply(plan.steps, NEVER)).toBe('accepted');
+    expect(bed.workloads.replicasOf('w0')).toBe(8);
+  });
+
+  it('looks at the pods again before it ends one on a newer version', async () => {
+    await using bed = await bedOf(2);
+    const [busy = '', idle = ''] = bed.workloads.podsOf('w0');
+    bed.loads.set(busy, 7).set(idle, 0);
+    const rounds = new Rounds(bed);
+    const plan = rounds.plan(await rounds.observe(), 1);
+    bed.workloads.setReady(busy, false); // so that its controller would end it first
+    bed.api.store('deployments').merge('w0', { status: { readyReplicas: 1 } });
+    expect(await bed.connector.apply(plan.steps, NEVER)).toBe('waiting');
+    expect(bed.workloads.podsOf('w0')).toEqual([busy, idle]);
+  });
+
+  it('keeps trying in later rounds if the version changes all the time', async () => {
+    await using bed = await bedOf(1);
+    bed.api.judge = ({ verb }) => (verb === 'update' ? 409 : undefined);
+    expect((await new Rounds(bed).round(2)).applied).toBe('waiting');
+    expect(bed.api.counts()['update deployments/scale']).toBe(2);
   });
 
   it.each([
@@ -517,6 +572,26 @@ describe('a planner of groups of pods', () => {
     await bed.clock.advance(OLD_MS);
     expect((await rounds.round(3)).plan).toMatchObject({ steps: [], victims: [], isDone: true });
     expect(bed.workloads.ended).toEqual(['g0-2', 'g0-2-1']);
+  });
+
+  it('ends a group that an earlier version has chosen, which stored no uid', async () => {
+    await using bed = await bedOfGroups(3);
+    const rounds = new Rounds(bed);
+    const observed = await rounds.observe();
+    const nowMs = bed.clock.wallMs();
+    const stored = { pool: 'decode', option: '0-on-demand', instanceId: 'g0-2' } as const;
+    const planWith = (atMs: number) =>
+      bed.connector.plan(
+        { decisionId: 1, targets: { decode: 2 } },
+        observed,
+        {},
+        {
+          ...{ nowMs, tickSeconds: 5, minInstanceSeconds: 1e6 },
+          victims: [{ ...stored, atMs }],
+        },
+      );
+    expect(planWith(nowMs).victims).toEqual([{ ...stored, atMs: nowMs }]);
+    expect(planWith(nowMs - 2 * OLD_MS).victims).toEqual([]); // chosen before there was that group
   });
 
   it('waits until the last group is old enough, because none below it can end', async () => {

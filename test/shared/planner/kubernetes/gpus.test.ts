@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { gpusOfClaim, gpusOfPod, gpusOfReplica } from '../../../../shared/planner/kubernetes/gpus.ts';
+import { gpusOfClaim, gpusOfClaims, gpusOfPod, gpusOfReplica } from '../../../../shared/planner/kubernetes/gpus.ts';
 
 const limits = (name: string, count: string | number) => ({ resources: { limits: { [name]: count } } });
 const request = (name: string, exactly: object) => ({ name, exactly });
@@ -87,14 +87,33 @@ describe('the GPUs of a resource claim', () => {
 });
 
 describe('the GPUs of a replica', () => {
-  const pod = (gpus: number, ...claims: string[]) => ({ limits: gpus, claims, hasOpenClaims: false });
+  const pod = (gpus: number, ...claims: string[]) => ({
+    ...{ limits: gpus, claims, hasOpenClaims: false },
+    sharedClaims: [],
+  });
 
-  it('are those of its pods, with a claim that they share once', () => {
+  it('are those of its pods, with a claim that they have together once', () => {
     const claims = new Map([
       ['own', 2],
+      ['both', 8],
+    ]);
+    expect(gpusOfReplica([pod(1, 'own', 'both'), pod(1, 'both')], claims)).toBe(12);
+  });
+
+  it('are not those of a claim that its template names, which all replicas use', () => {
+    const resourceClaims = [
+      { name: 'own', resourceClaimTemplateName: 'gpus' },
+      { name: 'all', resourceClaimName: 'shared' },
+    ];
+    const status = { resourceClaimStatuses: [{ name: 'own', resourceClaimName: 'pod-1-own' }] };
+    const gpus = gpusOfPod({ spec: { resourceClaims }, status });
+    expect(gpus).toMatchObject({ claims: ['pod-1-own'], sharedClaims: ['shared'], hasOpenClaims: false });
+    const claims = new Map([
+      ['pod-1-own', 2],
       ['shared', 8],
     ]);
-    expect(gpusOfReplica([pod(1, 'own', 'shared'), pod(1, 'shared')], claims)).toBe(12);
+    expect(gpusOfReplica([gpus], claims)).toBe(2);
+    expect(gpusOfClaims(new Set(gpus.sharedClaims), claims)).toBe(8);
   });
 
   it.each([
