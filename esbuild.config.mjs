@@ -1,11 +1,13 @@
 // Bundles what is run or deployed into dist/. Native packages stay outside the bundles: node_modules has them.
 // Does nothing if dist/ is up to date: a process that runs from it goes on loading its later chunks.
 // - `node esbuild.config.mjs` is for a clone: readable, with source maps and benchmarks.
-// - `node esbuild.config.mjs --package` is for a package: no blanks, source maps and benchmarks, shortened statements.
+// - `node esbuild.config.mjs --package` is for a package: no blanks, source maps and benchmarks, shortened statements,
+//   and short local names in the code of others.
 // - `node esbuild.config.mjs --prepare` is for npm: either of the two is enough, if it is there and up to date.
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { chmod, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { gzipSync } from 'node:zlib';
+import { shortLocals } from './short-locals.mjs';
 import { describeThirdParties } from './third-party.mjs';
 import { throughDoors } from './through-doors.mjs';
 
@@ -32,7 +34,7 @@ const common = {
   format: 'esm',
   splitting: true,
   outdir: 'dist',
-  // Names stay as they are: stack traces can be read without a source map.
+  // Stator's names stay as they are: stack traces can be read without a source map.
   sourcemap: !isPackage,
   minifyWhitespace: isPackage,
   minifySyntax: isPackage,
@@ -40,7 +42,7 @@ const common = {
   logLevel: 'warning',
   metafile: true,
   external: NATIVE,
-  plugins: [throughDoors],
+  plugins: isPackage ? [throughDoors, shortLocals] : [throughDoors],
   // msgpackr looks for a native helper beside itself, where a bundle has none.
   define: { 'process.env.MSGPACKR_NATIVE_ACCELERATION_DISABLED': '"true"' },
   // CommonJS packages inside an ES module bundle still call require() for node's own modules.
@@ -144,7 +146,7 @@ async function bundle(build) {
   const model = (await readdir(MODEL)).map((name) => `${MODEL}/${name}`);
   const rooms = (await readdir('shared', { withFileTypes: true })).filter((each) => each.isDirectory());
   const doors = rooms.map(({ name }) => `shared/${name}/index.ts`);
-  const scripts = ['esbuild.config.mjs', 'third-party.mjs', 'through-doors.mjs'];
+  const scripts = ['esbuild.config.mjs', 'short-locals.mjs', 'third-party.mjs', 'through-doors.mjs'];
   const inputs = [...scripts, CONSOLE_HTML, 'package-lock.json', ...model, ...doors, ...own];
   const record = { variant, outputs, inputs: Object.fromEntries(inputs.map((path) => [path, stampOf(path)])) };
   await mkdir('node_modules/.cache/stator', { recursive: true });
