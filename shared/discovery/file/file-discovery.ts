@@ -86,6 +86,7 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   readonly #own: ReadonlyMap<Bucket, Folder>;
   readonly #dynamo: ReadonlyMap<Bucket, Folder>;
   readonly #loadsFolder: Folder;
+  #loadsReading: 'none' | 'opening' | 'following' = 'none';
   readonly #serial = new Semaphore(1);
   readonly #orders: BucketFolder;
   /** The watches of records report a folder that cannot be read. */
@@ -194,8 +195,14 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
 
   watchLoads(listener: (loads: FleetLoads) => void): Watch {
     this.assertUsable();
-    if (!this.board.isFollowed) void this.#followLoads(); // never rejects
-    return this.board.add(listener);
+    const watch = this.board.add(listener);
+    if (this.#loadsReading === 'none') void this.#followLoads(); // never rejects
+    return {
+      close: () => {
+        watch.close();
+        this.#restLoads();
+      },
+    };
   }
 
   async orderDrain(ids: readonly string[], order: DrainOrder, signal?: AbortSignal): Promise<readonly string[]> {
@@ -265,14 +272,27 @@ export class FileDiscovery extends LeasedDiscovery<OwnedFile> implements Discove
   }
 
   async #followLoads(): Promise<void> {
+    this.#loadsReading = 'opening';
     try {
       await this.#attempt('watch', () => this.#loadsFolder.folder.create());
     } catch (error) {
       this.base.report(error as DiscoveryError);
       // the folder can be written by processes that are not trusted
-      if ((error as DiscoveryError).code === 'misconfigured') return;
+      if ((error as DiscoveryError).code === 'misconfigured') {
+        this.#loadsReading = 'none';
+        return;
+      }
     }
-    if (this.board.isFollowed) this.#loadsFolder.follower.follow(this.#loadsReader);
+    this.#loadsReading = 'following';
+    if (this.board.isFollowed && !this.isClosed) this.#loadsFolder.follower.follow(this.#loadsReader);
+    else this.#restLoads();
+  }
+
+  /** Stops reading the loads if no listener is left. */
+  #restLoads(): void {
+    if (this.board.isFollowed || this.#loadsReading !== 'following') return;
+    this.#loadsReading = 'none';
+    this.#loadsFolder.follower.delete(this.#loadsReader);
   }
 
   async #renewLoads(): Promise<void> {

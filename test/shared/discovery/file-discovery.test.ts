@@ -17,11 +17,13 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type Clock, systemClock } from '../../../shared/clock/index.ts';
 import { resolveConfig } from '../../../shared/config/index.ts';
+import { FolderFollower } from '../../../shared/discovery/file/folder-follower.ts';
 import { makeOwnFolder } from '../../../shared/discovery/file/user-folder.ts';
 import { type Discovery, openStore } from '../../../shared/discovery/index.ts';
 import { endpointAt, Witness } from '../../contract/discovery/records.ts';
 import { createDiscovery } from '../../support/create-discovery.ts';
 import { FreezableClock, waitUntil } from '../../support/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const instances = { bucket: 'v1/instances', prefix: '' } as const;
 const fileName = (id: string): string => `ns%2Fbackend%2Fgenerate%2F${id}`;
@@ -311,4 +313,34 @@ it('says in one line which folder cannot be used', async () => {
   const message = /^cannot write the discovery folder .*root: .* Check TMPDIR or DYN_FILE_KV$/;
   await expect(discovery.put(endpointAt('ns/c/e/1'))).rejects.toThrow(message);
   await expect(discovery.watch(instances, new Witness())).rejects.toMatchObject({ code: 'unavailable' });
+});
+
+describe('loads', () => {
+  const watchedFolders = vi.spyOn(FolderFollower.prototype, 'follow');
+  afterEach(() => watchedFolders.mockClear());
+
+  it('are read by one reader, however fast watches come and go, and by none after the last one', async () => {
+    const clock = new VirtualClock();
+    const discovery = await open(500, 50, clock);
+    for (let at = 0; at < 5; at++) discovery.watchLoads(() => {}).close();
+    const watches = [discovery.watchLoads(() => {}), discovery.watchLoads(() => {})];
+    await waitUntil(() => clock.pendingTimers > 0);
+    expect(watchedFolders).toHaveBeenCalledTimes(1);
+    for (const watch of watches) watch.close();
+    await clock.advance(1000);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  it('come again after a pause', async () => {
+    const discovery = await open();
+    const worker = await open();
+    await worker.put(endpointAt('ns/backend/generate/a1'));
+    discovery.watchLoads(() => {}).close();
+    let requests = 0;
+    discovery.watchLoads((loads) => {
+      requests = loads.get('a1')?.ranks[0]?.requests ?? requests;
+    });
+    worker.setLoad('a1', { ranks: [{ dpRank: 0, requests: 7, decodeBlocks: 0, prefillTokens: 0 }], isDraining: false });
+    await waitUntil(() => requests === 7);
+  });
 });
