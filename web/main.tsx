@@ -10,6 +10,7 @@ import { RequestsPage } from './requests/requests-page.tsx';
 import { linkTo, type Place, usePlace } from './route.ts';
 import type { LinkState } from './server.ts';
 import { TryPage } from './try/try-page.tsx';
+import { WorkerPage } from './worker/worker-page.tsx';
 
 const PAGES = [
   ['fleet', 'Fleet'],
@@ -75,6 +76,7 @@ function Page() {
 function Content({ place, onLink }: PageProps) {
   const [page = 'fleet', id] = place.path;
   if (page === 'requests' && id !== undefined) return <RequestPage id={id} onLink={onLink} />;
+  if (page === 'workers' && id !== undefined) return <WorkerPage id={id} onLink={onLink} />;
   if (page === 'requests') return <RequestsPage place={place} onLink={onLink} />;
   if (page === 'keys') return <KeysPage place={place} onLink={onLink} />;
   if (page === 'try') return <TryPage place={place} onLink={onLink} />;

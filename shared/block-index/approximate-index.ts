@@ -221,6 +221,11 @@ export class ApproximateIndex implements PrefixIndex {
     return this.#index.blocksOf(rank);
   }
 
+  /** Yields what `rank` should hold, as `BlockIndex.dump` does. */
+  dump(rank: number): ReturnType<BlockIndex['dump']> {
+    return this.#index.dump(rank);
+  }
+
   #hasCapacity(rank: number): boolean {
     return this.#policy === 'lru' && this.#capacities[rank] !== undefined;
   }

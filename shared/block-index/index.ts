@@ -9,4 +9,5 @@ export { IndexMemory } from './memory.ts';
 export { copyOverlaps, type FoundOverlaps, Overlaps, type PrefixIndex, restoreOverlaps } from './prefix-index.ts';
 export { RankTable } from './rank-table.ts';
 export type { LoadedBlockIndex } from './snapshot.ts';
+export { type CacheSummary, summarizeCache } from './summarize-cache.ts';
 export type { HashPair, IndexStatus, StorageTier, StoredRun } from './types.ts';

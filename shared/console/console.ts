@@ -1,10 +1,14 @@
 import type { Clock } from '../clock/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { LiveModelDirectory, PipelineObserver } from '../pipeline/index.ts';
+import type { Routing } from '../routing/index.ts';
+import { ColdStarts, type StartSource } from './cold-starts.ts';
 import { FleetView, type FrontendFacts, noteWorkers } from './fleet-view.ts';
 import { Hours } from './hours.ts';
 import { RequestLog } from './request-log.ts';
 import { Viewers } from './viewers.ts';
+import type { ConsoleWorkerDetail } from './wire.ts';
+import { workerDetail } from './worker-detail.ts';
 
 /** Settings and sources of a console. */
 export interface ConsoleOptions {
@@ -20,6 +24,10 @@ export interface ConsoleSources {
   readonly directory: Pick<LiveModelDirectory, 'list' | 'instances' | 'follow'>;
   readonly discovery: Pick<Discovery, 'watchLoads' | 'orderDrain'>;
   readonly facts: FrontendFacts;
+  /** Tells how far the starts of workers are. @default nothing does */
+  readonly starts?: StartSource | undefined;
+  /** Returns what a worker has cached. @default nothing is known */
+  readonly cacheOf?: Routing['cacheOf'];
 }
 
 /** Observer of the steps that the console shows. */
@@ -33,6 +41,8 @@ const DRAIN_REASON = 'an operator drains it in the console';
 export class FleetConsole {
   readonly log: RequestLog;
   readonly observer: ConsoleObserver;
+  /** Waits of requests for a first worker. */
+  readonly coldStarts: ColdStarts;
   readonly #clock: Clock;
   readonly #hours: Hours;
   /** Workers that are stalled, by id. */
@@ -42,6 +52,7 @@ export class FleetConsole {
     this.#clock = clock;
     this.#hours = new Hours(clock, outputTokensOf);
     this.log = new RequestLog(clock, this.#hours, kept);
+    this.coldStarts = new ColdStarts(clock);
     this.observer = {
       ...this.log.observer,
       workerStalled: (_model, workerId) => void this.#stalled.add(workerId),
@@ -50,13 +61,15 @@ export class FleetConsole {
   }
 
   /** Opens the console to viewers. */
-  open({ directory, discovery, facts }: ConsoleSources): OpenConsole {
+  open({ directory, discovery, facts, starts, cacheOf }: ConsoleSources): OpenConsole {
     const fleet = new FleetView({
       clock: this.#clock,
       directory,
       discovery,
       log: this.log,
       hours: this.#hours,
+      coldStarts: this.coldStarts,
+      starts,
       stalled: this.#stalled,
       facts,
     });
@@ -65,6 +78,7 @@ export class FleetConsole {
     return {
       log: this.log,
       viewers,
+      worker: (id, signal) => workerDetail({ viewers, log: this.log, directory, cacheOf }, id, signal),
       drain: (workerId, signal) => {
         const deadlineMs = this.#clock.wallMs() + DRAIN_MS;
         return discovery.orderDrain([workerId], { reason: DRAIN_REASON, deadlineMs }, signal);
@@ -82,6 +96,8 @@ export class FleetConsole {
 export interface OpenConsole {
   readonly log: RequestLog;
   readonly viewers: Viewers;
+  /** Returns a worker with its cache; undefined if no such worker is shown. Rejects with the signal's reason. */
+  worker(id: string, signal: AbortSignal): Promise<ConsoleWorkerDetail | undefined>;
   /**
    * Orders a worker to drain. Resolves with the ids of the workers that got the order. Rejects if it cannot be given.
    */

@@ -1,74 +1,69 @@
-import type { EndpointRecord, FleetLoads, WorkerLoad } from '../discovery/index.ts';
+import type { EndpointRecord, WorkerLoad } from '../discovery/index.ts';
 import { type RoutableModel, servesType, setsOf, type Worker } from '../pipeline/index.ts';
 import type { ConsoleFigures, ConsoleModel, ConsoleWorker } from './wire.ts';
 
-/** Workers that are shown at most. */
-export const WORKERS_MAX = 4096;
 /** Models that are shown at most. */
 export const MODELS_MAX = 256;
 
 type Pool = ConsoleWorker['pool'];
 
-/** Sources of the row of a worker. */
-type WorkerSources = readonly [
-  worker: Worker,
-  place: string,
-  load: WorkerLoad | undefined,
-  isStalled: boolean,
-  record: EndpointRecord | undefined,
-];
-
-/** The fleet at one moment, as the frontend knows it. */
-export interface FleetNow {
-  readonly models: readonly RoutableModel[];
-  readonly loads: FleetLoads;
-  readonly instances: ReadonlyMap<string, EndpointRecord>;
-  readonly stalled: ReadonlySet<string>;
+/** Workers of a model in one role. */
+interface Members {
+  readonly pool: Pool;
+  readonly workers: readonly Worker[];
+  readonly isStanding: boolean;
 }
 
-/** Returns the sources of the rows of all workers by their ids: of the first 4,096, and how many more there are. */
-export function workersOf({ models, loads, instances, stalled }: FleetNow): {
-  readonly rows: ReadonlyMap<string, WorkerSources>;
-  readonly leftOut: number;
-} {
-  const rows = new Map<string, WorkerSources>();
-  let leftOut = 0;
-  for (const model of models) {
-    if (model.name !== model.primaryName || model.baseModel !== undefined) continue;
-    for (const [worker, pool, isStanding] of membersOf(model)) {
-      if (rows.has(worker.id)) continue;
-      if (rows.size >= WORKERS_MAX) leftOut++;
-      else {
-        const place = `${pool}${isStanding ? '.standing' : ''}/${model.name}`;
-        rows.set(worker.id, [worker, place, loads.get(worker.id), stalled.has(worker.id), instances.get(worker.id)]);
-      }
-    }
-  }
-  return { rows, leftOut };
+/** Facts about a worker beside its registration. */
+interface WorkerFacts {
+  readonly model: string;
+  readonly pool: Pool;
+  readonly isStanding: boolean;
+  readonly isStalled: boolean;
+  readonly load: WorkerLoad | undefined;
+  readonly record: EndpointRecord | undefined;
 }
 
-/** Returns the number of different workers of the models. */
-export function countWorkers(models: readonly RoutableModel[]): number {
-  const ids = new Set<string>();
-  for (const model of models) for (const [{ id }] of membersOf(model)) ids.add(id);
-  return ids.size;
+/** Returns the workers of a model by their roles. A worker may be in several. */
+export function membersOf(model: RoutableModel): readonly Members[] {
+  return setsOf(model).flatMap(({ pool, workers, standing = [], prefill, encoders = [] }) => [
+    { pool: pool.role, workers, isStanding: false },
+    { pool: pool.role, workers: standing, isStanding: true },
+    { pool: 'prefill' as const, workers: prefill?.workers ?? [], isStanding: false },
+    { pool: 'encode' as const, workers: encoders, isStanding: false },
+  ]);
 }
 
-function* membersOf(model: RoutableModel): Generator<readonly [worker: Worker, pool: Pool, isStanding: boolean]> {
-  for (const { pool, workers, standing = [], prefill, encoders = [] } of setsOf(model)) {
-    for (const worker of workers) yield [worker, pool.role, false];
-    for (const worker of standing) yield [worker, pool.role, true];
-    for (const worker of prefill?.workers ?? []) yield [worker, 'prefill', false];
-    for (const worker of encoders) yield [worker, 'encode', false];
-  }
+/** Numbers of workers of models; a change of a model makes it another object. */
+const COUNTS = new WeakMap<RoutableModel, number>();
+
+/**
+ * Returns the number of different workers of a model. Only a model with several worker sets has its workers walked,
+ * because these may share their prefill workers.
+ */
+export function countWorkers(model: RoutableModel): number {
+  const known = COUNTS.get(model);
+  if (known !== undefined) return known;
+  const members = membersOf(model);
+  const count =
+    model.otherSets === undefined
+      ? members.reduce((sum, { workers }) => sum + workers.length, 0)
+      : new Set(members.flatMap(({ workers }) => workers.map(({ id }) => id))).size;
+  COUNTS.set(model, count);
+  return count;
+}
+
+/** Returns the number of workers of all models. Adapters and aliases have the workers of their models. */
+export function countAllWorkers(models: readonly RoutableModel[]): number {
+  return models.reduce((sum, model) => {
+    const isOwn = model.name === model.primaryName && model.baseModel === undefined;
+    return isOwn ? sum + countWorkers(model) : sum;
+  }, 0);
 }
 
 /** Returns the row of a worker. */
-export function workerRow(...[worker, place, load, isStalled, record]: WorkerSources): ConsoleWorker {
-  const [role, model] = [place.slice(0, place.indexOf('/')), place.slice(place.indexOf('/') + 1)];
-  const [pool, standing] = role.split('.') as [Pool, string | undefined];
-  const sum = (of: 'requests' | 'decodeBlocks' | 'prefillTokens'): number | null =>
-    load === undefined ? null : load.ranks.reduce((all, rank) => all + rank[of], 0);
+export function workerRow(worker: Worker, facts: WorkerFacts): ConsoleWorker {
+  const { model, pool, record, load } = facts;
   const { totalKvBlocks, dataParallelSize: ranks } = worker;
   const host = record?.host;
   return {
@@ -76,15 +71,25 @@ export function workerRow(...[worker, place, load, isStalled, record]: WorkerSou
     model,
     pool,
     endpoint: worker.endpoint,
-    state: stateOf(load, isStalled, standing !== undefined),
+    state: stateOf(facts),
     ranks,
     device: worker.deviceType ?? null,
     machine: host === undefined ? null : machineOf(host),
-    requests: sum('requests'),
-    kv_blocks: sum('decodeBlocks'),
     kv_blocks_total: totalKvBlocks === undefined ? null : totalKvBlocks * ranks,
-    prefill_tokens: sum('prefillTokens'),
+    ...loadOf(load),
   };
+}
+
+/** Returns the load of a worker over its ranks; nulls if none is reported. */
+export function loadOf(load: WorkerLoad | undefined): Pick<ConsoleWorker, 'requests' | 'kv_blocks' | 'prefill_tokens'> {
+  if (load === undefined) return { requests: null, kv_blocks: null, prefill_tokens: null };
+  let [requests, blocks, tokens] = [0, 0, 0];
+  for (const rank of load.ranks) {
+    requests += rank.requests;
+    blocks += rank.decodeBlocks;
+    tokens += rank.prefillTokens;
+  }
+  return { requests, kv_blocks: blocks, prefill_tokens: tokens };
 }
 
 function machineOf({ instance_id, instance_type, zone, market }: NonNullable<EndpointRecord['host']>) {
@@ -96,7 +101,7 @@ function machineOf({ instance_id, instance_type, zone, market }: NonNullable<End
   };
 }
 
-function stateOf(load: WorkerLoad | undefined, isStalled: boolean, isStanding: boolean): ConsoleWorker['state'] {
+function stateOf({ load, isStalled, isStanding }: WorkerFacts): ConsoleWorker['state'] {
   if (load?.isDraining === true) return 'draining';
   if (isStalled) return 'stalled';
   return isStanding ? 'standing' : 'ready';
@@ -111,7 +116,7 @@ export function modelRow(model: RoutableModel, figures: ConsoleFigures | undefin
     reason: readiness.reason ?? null,
     takes_chats: servesType(model, 'Chat'),
     context_tokens: contextLength,
-    workers: countWorkers([model]),
+    workers: countWorkers(model),
     base_model: baseModel ?? null,
     figures: figures ?? null,
   };

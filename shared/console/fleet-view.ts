@@ -1,11 +1,14 @@
 import type { Clock } from '../clock/index.ts';
 import type { Discovery, EndpointRecord, FleetLoads } from '../discovery/index.ts';
 import type { LiveModelDirectory, RoutableModel } from '../pipeline/index.ts';
-import { countWorkers, MODELS_MAX, modelRow, workerRow, workersOf } from './fleet-rows.ts';
+import type { ColdStarts, StartSource } from './cold-starts.ts';
+import { countAllWorkers, MODELS_MAX, modelRow } from './fleet-rows.ts';
 import type { Hours } from './hours.ts';
+import { objectOf, Raw } from './json-object.ts';
 import type { RequestLog } from './request-log.ts';
 import { ShownRows } from './shown-rows.ts';
-import type { ConsoleFigures, ConsoleHour } from './wire.ts';
+import { ShownWorkers } from './shown-workers.ts';
+import type { ConsoleFigures, ConsoleFleet, ConsoleHour, ConsoleWorker } from './wire.ts';
 
 /** Facts of the frontend that the fleet view repeats. */
 export interface FrontendFacts {
@@ -22,12 +25,23 @@ export interface FleetViewOptions {
   readonly discovery: Pick<Discovery, 'watchLoads'>;
   readonly log: Pick<RequestLog, 'running'>;
   readonly hours: Hours;
+  readonly coldStarts: ColdStarts;
+  /** Tells how far starts are. @default nothing does */
+  readonly starts?: StartSource | undefined;
   /** Ids of workers that get no new requests, because they are silent. */
   readonly stalled: ReadonlySet<string>;
   readonly facts: FrontendFacts;
 }
 
 const NO_LOADS: FleetLoads = new Map();
+
+type StartsNow = Pick<ConsoleFleet, 'cold_starts' | 'starting'>;
+
+/** Endpoints by their ids, and the machines that they are on. */
+interface Instances {
+  readonly byId: ReadonlyMap<string, EndpointRecord>;
+  readonly machines: ReadonlySet<string>;
+}
 
 /**
  * The fleet as this frontend knows it. It looks only when it is asked: `sample` reads models, workers and loads, and
@@ -36,12 +50,14 @@ const NO_LOADS: FleetLoads = new Map();
 export class FleetView {
   readonly #options: FleetViewOptions;
   readonly #models = new ShownRows();
-  readonly #workers = new ShownRows();
-  #instances: readonly EndpointRecord[] = [];
-  #byId: ReadonlyMap<string, EndpointRecord> = new Map();
+  readonly #workers = new ShownWorkers();
+  readonly #ended = new AbortController();
+  #records: readonly EndpointRecord[] = [];
+  #instances: Instances = { byId: new Map(), machines: new Set() };
   #loads = NO_LOADS;
   #watch: { close(): void } | undefined;
-  #leftOut = 0;
+  /** Waits and starts as all viewers have them. */
+  #starts = '';
 
   constructor(options: FleetViewOptions) {
     this.#options = options;
@@ -60,17 +76,18 @@ export class FleetView {
     }
     const modelSources = models.map((model) => [model.name, [model, this.#figuresOf(model)] as const] as const);
     const changedModels = this.#models.show(new Map(modelSources), modelRow);
-    const { rows, leftOut } = workersOf({ models, loads: this.#loads, instances: this.#instancesById(), stalled });
-    this.#leftOut = leftOut;
-    const changedWorkers = this.#workers.show(rows, workerRow);
+    const { byId: instances } = this.#instancesNow();
+    const changedWorkers = this.#workers.take({ models, loads: this.#loads, instances, stalled });
     return objectOf({
       at_ms: clock.wallMs(),
       stage: facts.stage(),
       totals: this.#totals(),
       models: new Raw(changedModels.changed),
       models_gone: changedModels.gone,
-      workers: new Raw(changedWorkers.changed),
+      workers: new Raw(changedWorkers.rows),
       workers_gone: changedWorkers.gone,
+      loads: new Raw(changedWorkers.loads),
+      ...this.#changedStarts(models),
     });
   }
 
@@ -86,10 +103,16 @@ export class FleetView {
       explains,
       totals: this.#totals(),
       models: new Raw(this.#models.texts),
-      workers: new Raw(this.#workers.texts),
-      workers_left_out: this.#leftOut,
+      workers: new Raw(this.#workers.rows()),
+      workers_left_out: this.#workers.leftOut,
+      ...this.#startsNow(),
       hour: this.hour(model),
     });
+  }
+
+  /** Returns a worker as it was sampled last; undefined if it is not shown. */
+  worker(id: string): ConsoleWorker | undefined {
+    return this.#workers.row(id);
   }
 
   /** Returns the series of the last hour: of all models if the model has no hour of its own. */
@@ -101,8 +124,16 @@ export class FleetView {
     return { model: own ?? null, ...series, workers: [...hours.workers(series.requests_per_second.length)] };
   }
 
-  close(): void {
+  /** Stops following loads, which costs until the next sample: no client looks. */
+  rest(): void {
     this.#watch?.close();
+    this.#watch = undefined;
+    this.#loads = NO_LOADS;
+  }
+
+  close(): void {
+    this.rest();
+    this.#ended.abort(new Error('the console is closed'));
   }
 
   #figuresOf({ name, primaryName }: RoutableModel): ConsoleFigures | undefined {
@@ -117,34 +148,41 @@ export class FleetView {
     return { running: log.running(), ...hours.of(undefined).figures() };
   }
 
-  #instancesById(): ReadonlyMap<string, EndpointRecord> {
-    const instances = this.#options.directory.instances();
-    if (instances !== this.#instances) {
-      this.#instances = instances;
-      this.#byId = new Map(instances.map((record) => [record.instance_id, record]));
+  /** Returns the waits and starts if they have changed since the sample before. */
+  #changedStarts(models: readonly RoutableModel[]): Partial<StartsNow> {
+    const { coldStarts, starts } = this.#options;
+    const names = models.flatMap(({ name, primaryName }) => (name === primaryName ? [name] : []));
+    coldStarts.look(starts, names, this.#ended.signal);
+    const now = this.#startsNow();
+    const text = JSON.stringify(now);
+    if (text === this.#starts) return {};
+    this.#starts = text;
+    return now;
+  }
+
+  #startsNow(): StartsNow {
+    const { coldStarts } = this.#options;
+    const { machines } = this.#instancesNow();
+    return { cold_starts: [...coldStarts.rows()], starting: [...coldStarts.starting((id) => machines.has(id))] };
+  }
+
+  #instancesNow(): Instances {
+    const records = this.#options.directory.instances();
+    if (records !== this.#records) {
+      this.#records = records;
+      this.#instances = {
+        byId: new Map(records.map((record) => [record.instance_id, record])),
+        machines: new Set(records.flatMap(({ host }) => (host === undefined ? [] : [host.instance_id]))),
+      };
     }
-    return this.#byId;
+    return this.#instances;
   }
 }
 
-/** Notes the number of workers after each change of the fleet. Returns a function that ends this. */
+/**
+ * Notes the number of workers after each change of the fleet, also while no client looks: the last hour shows it. That
+ * costs a step for each model, whatever their workers. Returns a function that ends this.
+ */
 export function noteWorkers(directory: Pick<LiveModelDirectory, 'follow' | 'list'>, hours: Hours): () => void {
-  return directory.follow(() => hours.noteWorkers(countWorkers(directory.list())));
-}
-
-/** Elements of an array that are JSON text already. */
-class Raw {
-  readonly elements: readonly string[];
-
-  constructor(elements: readonly string[]) {
-    this.elements = elements;
-  }
-}
-
-/** Returns an object as JSON text. */
-function objectOf(members: Readonly<Record<string, unknown>>): string {
-  const texts = Object.entries(members).map(
-    ([name, value]) => `"${name}":${value instanceof Raw ? `[${value.elements.join(',')}]` : JSON.stringify(value)}`,
-  );
-  return `{${texts.join(',')}}`;
+  return directory.follow(() => hours.noteWorkers(countAllWorkers(directory.list())));
 }

@@ -3,6 +3,7 @@
  * What the console shows: the last requests of a frontend in a bounded ring, their last hour in steps, and the fleet as
  * the frontend knows it. One sample a second serves all viewers; nothing is sampled while no client looks.
  */
+export type { StartSource } from './cold-starts.ts';
 export { type ConsoleObserver, FleetConsole, type OpenConsole } from './console.ts';
 export { REQUEST_OUTCOMES, type RequestFilter } from './request-filter.ts';
 export type { RequestLog, RequestTrace } from './request-log.ts';
@@ -19,4 +20,5 @@ export {
   keysSchema,
   requestDetailSchema,
   requestsSchema,
+  workerDetailSchema,
 } from './wire.ts';

@@ -4,7 +4,7 @@ import { requestKeyOf } from '../protocol/index.ts';
 import type { Hours } from './hours.ts';
 import type { RequestFilter, RequestOutcomeName } from './request-filter.ts';
 import { type RequestArrival, type RequestEnding, WatchedRequest } from './watched-request.ts';
-import type { ConsoleRequests } from './wire.ts';
+import type { ConsoleRequests, ConsoleWorkerDetail } from './wire.ts';
 
 /** Rows of one page, and of one event. */
 export const PAGE_ROWS = 100;
@@ -122,6 +122,20 @@ export class RequestLog {
       if (isNamed && request.number > (found?.number ?? -1)) found = request;
     }
     return found;
+  }
+
+  /** Returns sums over the remembered requests that a worker has answered. */
+  answeredBy(workerId: string): ConsoleWorkerDetail['requests'] {
+    const sums = { count: 0, hits: 0, prompt_tokens: 0, cached_tokens: 0 };
+    for (const request of this.#all()) {
+      if (!request.hasEnded || request.worker !== workerId) continue;
+      const { prompt_tokens: prompt, cached_tokens: cached } = request.row();
+      sums.count++;
+      sums.hits += (cached ?? 0) > 0 ? 1 : 0;
+      sums.prompt_tokens += prompt ?? 0;
+      sums.cached_tokens += cached ?? 0;
+    }
+    return sums;
   }
 
   *#matching(filter: RequestFilter, before: number): Generator<WatchedRequest> {

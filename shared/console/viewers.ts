@@ -3,6 +3,7 @@ import type { FleetView } from './fleet-view.ts';
 import { RequestFeed, rowsOf } from './request-feed.ts';
 import type { RequestFilter } from './request-filter.ts';
 import type { RequestLog } from './request-log.ts';
+import type { ConsoleWorker } from './wire.ts';
 
 /** Interval between two samples while anyone looks, in milliseconds. */
 export const SAMPLE_MS = 1000;
@@ -10,6 +11,9 @@ export const SAMPLE_MS = 1000;
 const HOUR_TICKS = 10;
 /** Silence after which a viewer gets a comment, so that proxies keep its connection, in ticks. */
 const QUIET_TICKS = 15;
+
+/** Time for which loads are still followed after a question without a viewer, in milliseconds. */
+const REST_MS = 60_000;
 
 /** Time for which a viewer may read nothing before it loses its place, in ticks. */
 const BEHIND_TICKS_MAX = 60;
@@ -52,6 +56,8 @@ export class Viewers {
   readonly #log: RequestLog;
   readonly #viewers = new Set<Viewer>(); // the caller bounds their number
   #timer: Timer | undefined;
+  /** Runs while no viewer follows, after a question. */
+  #resting: Timer | undefined;
   #ticks = 0;
 
   constructor(clock: Clock, fleet: FleetView, log: RequestLog) {
@@ -71,11 +77,18 @@ export class Viewers {
     return this.#fleet.whole(query.model);
   }
 
+  /** Returns a worker as it is now; undefined if it is not shown. */
+  worker(id: string): ConsoleWorker | undefined {
+    this.#freshen();
+    return this.#fleet.worker(id);
+  }
+
   /** Sends everything to a viewer, and then what changes. Returns a function that ends this. */
   add(query: ViewerQuery, sink: ViewerSink): () => void {
     const feed = query.view === 'requests' ? new RequestFeed(this.#log, query.filter) : undefined;
     const viewer: Viewer = { query, sink, feed, hasMissed: false, behindTicks: 0, quietTicks: 0 };
     this.#begin(viewer);
+    this.#resting?.cancel();
     this.#viewers.add(viewer);
     this.#timer ??= this.#clock.every(SAMPLE_MS, () => this.#tick());
     return () => {
@@ -83,17 +96,28 @@ export class Viewers {
       if (this.#viewers.size > 0) return;
       this.#timer?.cancel();
       this.#timer = undefined;
+      this.#resting?.cancel();
+      this.#fleet.rest();
     };
   }
 
   close(): void {
     this.#timer?.cancel();
+    this.#resting?.cancel();
     this.#viewers.clear();
+  }
+
+  /** Lets the fleet rest unless another question comes. */
+  #restLater(): void {
+    this.#resting?.cancel();
+    this.#resting = this.#clock.after(REST_MS, () => this.#fleet.rest());
   }
 
   /** Samples the fleet unless the timer does: the changes of a sample must reach every viewer. */
   #freshen(): void {
-    if (this.#timer === undefined) this.#fleet.sample();
+    if (this.#timer !== undefined) return;
+    this.#fleet.sample();
+    this.#restLater();
   }
 
   #begin(viewer: Viewer): void {

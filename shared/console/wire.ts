@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { START_PHASES } from '../protocol/index.ts';
 
 /* Answers of /console/api. The OpenAPI document shows these schemas; the page is compiled against their types. */
 
@@ -52,6 +53,40 @@ const worker = z.object({
   prefill_tokens: count.nullable().describe('Prompt tokens not computed yet.'),
 });
 
+const coldStart = z.object({
+  model: z.string(),
+  requests: count.describe('Requests of this frontend that wait; after the end, the most that waited at once.'),
+  since_ms: z.number().describe('Unix time at which the first of them came.'),
+  ready_ms: z.number().nullable().describe('Unix time at which the model had a worker; null = not yet, or never.'),
+  ended_ms: z.number().nullable().describe('Unix time from which none waited any more; null while some wait.'),
+  phases: z.array(
+    z.object({
+      name: z
+        .enum(['wait', 'decide', 'launch', ...START_PHASES])
+        .describe(
+          'wait = no planner is known; decide = until the planner decides; launch = until the agent of a machine speaks',
+        ),
+      from_ms: z.number().describe('Unix time.'),
+      to_ms: z.number().nullable().describe('null while it lasts.'),
+    }),
+  ),
+  note: z.string().nullable().describe('Why phases are missing, or workers do not come.'),
+});
+
+const starting = z.object({
+  instance_id: z.string().describe('Machine.'),
+  model: z.string(),
+  phase: z.enum(START_PHASES),
+  since_ms: z.number().describe('Unix time at which the phase began.'),
+});
+
+const starts = {
+  cold_starts: z
+    .array(coldStart)
+    .describe('Waits for a first worker: those that last, then the last 8 that have ended.'),
+  starting: z.array(starting).describe('Machines that start, as far as a planner tells this frontend.'),
+};
+
 const series = z.array(z.number());
 const gappySeries = z.array(z.number().nullable());
 
@@ -77,6 +112,7 @@ export const fleetSchema = z.object({
   models: z.array(model),
   workers: z.array(worker),
   workers_left_out: count.describe('Workers beyond the first 4,096.'),
+  ...starts,
   hour: hourSchema,
 });
 
@@ -86,8 +122,13 @@ export const changeSchema = z.object({
   totals: figures,
   models: z.array(model).describe('Models that have changed.'),
   models_gone: z.array(z.string()),
-  workers: z.array(worker).describe('Workers that have changed.'),
+  workers: z.array(worker).describe('Workers that have changed in more than their load.'),
   workers_gone: z.array(z.string()),
+  loads: z
+    .array(z.tuple([z.string(), count.nullable(), count.nullable(), count.nullable()]))
+    .describe('id, requests, kv_blocks and prefill_tokens of the workers whose load alone has changed.'),
+  cold_starts: starts.cold_starts.optional(),
+  starting: starts.starting.optional(),
 });
 
 const request = z.object({
@@ -150,6 +191,41 @@ export const requestDetailSchema = z.object({
   no_decision: z.string().nullable().describe('Why there is no decision.'),
 });
 
+export const workerDetailSchema = z.object({
+  worker,
+  block_tokens: count.describe('Tokens of a KV block; 0 = unknown.'),
+  cache: z
+    .object({
+      source: z
+        .enum(['reported', 'predicted'])
+        .describe('reported = by the worker; predicted = from the requests that this router has sent to it'),
+      ranks: z.array(
+        z.object({
+          dp_rank: count,
+          device_blocks: count,
+          host_blocks: count,
+          disk_blocks: count,
+          is_whole: z.boolean().describe('Whether all blocks were looked at, or only the first 262,144.'),
+          prefixes: z
+            .array(
+              z.object({
+                hash: z.string().describe('Hash of its last block, hex.'),
+                depth: count.describe('Blocks from the start of the prompt.'),
+                below: count.describe('Cached blocks that continue it.'),
+                branches: count.describe('Ways in which cached prompts continue it.'),
+              }),
+            )
+            .describe('Prefixes with the most branches: at most 10.'),
+        }),
+      ),
+    })
+    .nullable(),
+  no_cache: z.string().nullable().describe('Why nothing is known of its cache.'),
+  requests: z
+    .object({ count, hits: count.describe('Requests with cached tokens.'), prompt_tokens: count, cached_tokens: count })
+    .describe('Sums over the requests that this frontend remembers and that the worker has answered.'),
+});
+
 const key = z.object({
   id: z.string(),
   name: z.string(),
@@ -173,6 +249,9 @@ export const drainSchema = z.object({ ordered: z.array(z.string()).describe('Ids
 export type ConsoleFigures = z.infer<typeof figures>;
 export type ConsoleModel = z.infer<typeof model>;
 export type ConsoleWorker = z.infer<typeof worker>;
+export type ConsoleColdStart = z.infer<typeof coldStart>;
+export type ConsoleStarting = z.infer<typeof starting>;
+export type ConsoleWorkerDetail = z.infer<typeof workerDetailSchema>;
 export type ConsoleHour = z.infer<typeof hourSchema>;
 export type ConsoleFleet = z.infer<typeof fleetSchema>;
 export type ConsoleChange = z.infer<typeof changeSchema>;

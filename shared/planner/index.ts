@@ -33,6 +33,7 @@ export { drainOrders } from './live/drain-orders.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';
 export { LocalConnector, type ScalableWorkers } from './live/local-connector.ts';
 export { createPlannerMetrics } from './live/planner-metrics.ts';
+export { readStart, type StartReading } from './live/read-start.ts';
 export { FolderKeys, VirtualConnector } from './live/virtual-connector.ts';
 export { wattsOf } from './loops.ts';
 export {

@@ -199,6 +199,7 @@ class ChooseRouting implements Routing {
   readonly router: Router<Worker>;
   readonly #pools: FollowedPools;
   readonly explanations: ExplanationSource;
+  readonly cacheOf: Routing['cacheOf'];
   readonly #embedded: Routing | undefined;
   readonly #lifetime: Lifetime;
 
@@ -211,6 +212,7 @@ class ChooseRouting implements Routing {
     this.router = router;
     this.#pools = new FollowedPools(router);
     this.explanations = explanations;
+    this.cacheOf = embedded?.cacheOf?.bind(embedded);
     this.#embedded = embedded;
     this.#lifetime = lifetime;
   }

@@ -1,4 +1,5 @@
 /** Feeds of a router, in a file of their own so that a function without feeds does not load it. */
+import type { CacheSummary } from '../block-index/index.ts';
 import type { Clock, Random } from '../clock/index.ts';
 import { Lifetime, Semaphore } from '../concurrency/index.ts';
 import type { Discovery } from '../discovery/index.ts';
@@ -45,6 +46,14 @@ export interface RoutingDeps {
   readonly shared?: SharedRouterState | undefined;
 }
 
+/** Blocks that a worker has cached. */
+export interface WorkerCache {
+  /** `reported` by the worker, or `predicted` from the requests that it got. */
+  readonly source: 'reported' | 'predicted';
+  /** Its data-parallel ranks: at most the first 64. */
+  readonly ranks: readonly (CacheSummary & { readonly dpRank: number })[];
+}
+
 /** Chooses workers for a frontend, and keeps itself informed of them. */
 export interface Routing {
   readonly router: Router<Worker>;
@@ -54,6 +63,11 @@ export interface Routing {
   busyWorkers(workers: readonly Worker[], limits: BusyLimits): ReadonlySet<string> | undefined;
   /** Notes how many prompt tokens of a request a worker had cached, by the worker's own report. */
   reused(pool: WorkerPool, tokens: number): void;
+  /**
+   * Returns what a worker has cached; undefined if the index of this process does not have the worker. Rejects with the
+   * signal's reason. Absent in modes without an index, and if another process keeps it.
+   */
+  readonly cacheOf?: ((workerId: string, signal: AbortSignal) => Promise<WorkerCache | undefined>) | undefined;
   /** Sets the present models, without aliases. */
   follow(models: readonly RoutableModel[]): void;
   close(): Promise<void>;

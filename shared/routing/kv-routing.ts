@@ -6,6 +6,7 @@ import {
   type PrefixIndex,
   predictingIndex,
   type RankTable,
+  summarizeCache,
 } from '../block-index/index.ts';
 import { type Clock, seededRandom, type Timer } from '../clock/index.ts';
 import type { Lifetime } from '../concurrency/index.ts';
@@ -24,7 +25,7 @@ import {
   type LoadReport,
   WorkerLoads,
 } from '../worker-events/index.ts';
-import { type OpenFeeds, openFeeds, type Routing, type RoutingDeps } from './feeds.ts';
+import { type OpenFeeds, openFeeds, type Routing, type RoutingDeps, type WorkerCache } from './feeds.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident } from './resident.ts';
@@ -35,6 +36,8 @@ import type { IndexServer, RouterServer } from './router-server.ts';
 const HOUSEKEEPING_MS = 100;
 const BUSY_HOUSEKEEPING_MS = 10;
 const MIB = 2 ** 20;
+/** Ranks of a worker whose caches are summarized. */
+const SUMMARIZED_RANKS_MAX = 64;
 
 /** State of one worker set in addition to its scheduler. */
 interface Fed {
@@ -172,6 +175,22 @@ export class KvRouting implements Routing {
 
   reused(pool: WorkerPool, tokens: number): void {
     this.#fedOf(pool).metrics.reused(tokens);
+  }
+
+  async cacheOf(workerId: string, signal: AbortSignal): Promise<WorkerCache | undefined> {
+    for (const { pool, ranks } of this.#kv.pools) {
+      const { index, predictions } = this.#fedOf(pool);
+      const kept = index ?? predictions;
+      const numbers = ranks.ranksOf(workerId).slice(0, SUMMARIZED_RANKS_MAX);
+      if (kept === undefined || numbers.length === 0) continue;
+      const summaries: WorkerCache['ranks'][number][] = [];
+      for (const rank of numbers) {
+        const dpRank = ranks.dpRankOf(rank);
+        summaries.push({ dpRank, ...(await summarizeCache(kept.dump(rank), signal)) });
+      }
+      return { source: index === undefined ? 'predicted' : 'reported', ranks: summaries };
+    }
+    return undefined;
   }
 
   follow(models: readonly RoutableModel[]): void {

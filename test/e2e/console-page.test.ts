@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ConsoleFleet, ConsoleRequest } from '../../shared/console/wire.ts';
+import type { ConsoleChange, ConsoleFleet, ConsoleRequest, ConsoleWorker } from '../../shared/console/wire.ts';
 import { CHROMIUM, useBrowser } from '../support/browser.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -35,6 +35,8 @@ const FLEET: ConsoleFleet = {
   ],
   workers: [],
   workers_left_out: 0,
+  cold_starts: [],
+  starting: [],
   hour: {
     model: null,
     step_ms: 10_000,
@@ -49,6 +51,34 @@ const FLEET: ConsoleFleet = {
     workers: [1],
   },
 };
+
+const CHANGE: ConsoleChange = {
+  at_ms: 0,
+  stage: 'ready',
+  totals: FIGURES,
+  models: [],
+  models_gone: [],
+  workers: [],
+  workers_gone: [],
+  loads: [],
+};
+
+function workerOf(number: number): ConsoleWorker {
+  return {
+    id: String(number).padStart(4, '0'),
+    model: 'm',
+    pool: 'aggregated',
+    endpoint: 'ns.c.generate',
+    state: 'ready',
+    ranks: 1,
+    device: 'cuda',
+    machine: null,
+    requests: null,
+    kv_blocks: null,
+    kv_blocks_total: null,
+    prefill_tokens: null,
+  };
+}
 
 function rowOf(number: number, model: string, status: number | null = 200): ConsoleRequest {
   return {
@@ -113,6 +143,86 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
   afterAll(() => {
     server.closeAllConnections();
     server.close();
+  });
+
+  it('shows a page of 1,000 workers as tiles, and how each of them is', async () => {
+    let events: ServerResponse | undefined;
+    const machine = { instance_id: 'i-1', instance_type: 'g6e.xlarge', zone: 'a', market: 'spot' };
+    const busy = { ...workerOf(0), machine, requests: 12, kv_blocks: 950, kv_blocks_total: 1000, prefill_tokens: 5000 };
+    const others = Array.from({ length: 999 }, (_, at) => workerOf(at + 1));
+    answer = (_path, response) => {
+      follow(response, 'fleet', { ...FLEET, workers: [...others, busy] });
+      events = response;
+    };
+    const { page, faults, audit } = await open(at('fleet'));
+    const tiles = page.locator('.tile');
+    await tiles.first().waitFor();
+    expect(await tiles.count()).toBe(60);
+    const first = tiles.first();
+    expect(await first.innerText()).toMatch(
+      /0000\s+spot\s+m, aggregated\s+ready[\s\S]*95 %[\s\S]*12 requests, 5000 tokens/,
+    );
+    events?.write(
+      eventOf('change', {
+        ...CHANGE,
+        at_ms: 1000,
+        workers: [{ ...workerOf(1), state: 'draining' }],
+        workers_gone: ['0002'],
+        loads: [['0000', 3, 10, 0]],
+        starting: [{ instance_id: 'i-9', model: 'm', phase: 'weights', since_ms: -60_000 }],
+      }),
+    );
+    await page.getByText('loading weights for 61.0 s').waitFor();
+    expect(await page.locator('.tile.starting').innerText()).toContain('i-9');
+    expect(await page.locator('.tile', { hasText: '0000' }).innerText()).toMatch(/1 %[\s\S]*3 requests/);
+    expect(await page.locator('.tile.draining').innerText()).toContain('0001');
+    await page.getByRole('button', { name: 'Next' }).click();
+    await page.getByText('61 to 120 of 1001 workers').waitFor();
+    await page.getByLabel('Filter workers').fill('gone');
+    await page.getByText('1 workers').waitFor();
+    expect(await page.locator('.tile').innerText()).toContain('0002');
+    await page.getByLabel('Filter workers').fill('');
+    expect(await audit()).toEqual([]);
+    await page.getByRole('link', { name: 'Table', exact: true }).click();
+    await page.locator('[aria-label="Table of workers"] tbody tr').first().waitFor();
+    expect(await page.locator('[aria-label="Table of workers"] tbody tr').count()).toBe(60);
+    events?.write(eventOf('change', { ...CHANGE, at_ms: 70_000 }));
+    await page.getByText('of 1000 workers').waitFor();
+    expect(faults).toEqual([]);
+  });
+
+  it('shows the cold start of held requests as a bar of its phases', async () => {
+    const model = '<img src=x onerror="window.pwned=1">';
+    const phases = [
+      { name: 'decide', from_ms: 0, to_ms: 2000 },
+      { name: 'launch', from_ms: 2000, to_ms: 40_000 },
+      { name: 'image', from_ms: 40_000, to_ms: 70_000 },
+      { name: 'weights', from_ms: 70_000, to_ms: null },
+    ] as const;
+    const start = { model, requests: 3, since_ms: 0, ready_ms: null, ended_ms: null, phases, note: null };
+    let events: ServerResponse | undefined;
+    answer = (_path, response) => {
+      follow(response, 'fleet', { ...FLEET, at_ms: 80_000, cold_starts: [start] });
+      events = response;
+    };
+    for (const options of [{}, { colorScheme: 'dark', width: 390 }] as const) {
+      const { page, faults, audit } = await open(at('fleet'), options);
+      await page.getByText('3 requests waiting for 80.0 s').waitFor();
+      const legend = await page.locator('.legend').innerText();
+      expect(legend).toMatch(/deciding 2.00 s\s+launching 38.0 s\s+pulling the image 30.0 s\s+loading weights 10.0 s/);
+      const widths = await page
+        .locator('.phase')
+        .evaluateAll((all) => all.map((each) => each.getBoundingClientRect().width));
+      expect(widths[1]! / widths[2]!).toBeCloseTo(38 / 30, 1);
+      expect(await audit()).toEqual([]);
+      expect(await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+      const ended = { ...start, ready_ms: 90_000, ended_ms: 90_100 };
+      events?.write(eventOf('change', { ...CHANGE, at_ms: 91_000, cold_starts: [ended] }));
+      await page.getByText('ready after 90.0 s').waitFor();
+      await page.getByText('3 requests waited').waitFor();
+      expect(await page.evaluate('window.pwned')).toBeUndefined();
+      expect(faults).toEqual([]);
+    }
   });
 
   it('connects again if its connection falls silent', async () => {

@@ -52,6 +52,8 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
 
   it('shows the fleet live, over one request for the data', async () => {
     const { page, faults, requests } = await open(at('fleet'));
+    for (const { instanceId } of workers) await untilSeen(page, '[aria-label="Tiles of workers"]', instanceId);
+    await page.getByRole('link', { name: 'Table', exact: true }).click();
     for (const { instanceId } of workers) await untilSeen(page, '[aria-label="Table of workers"]', instanceId);
     expect(await textIn(page, '[aria-label="Table of models"]')).toMatch(/built-in\s+ready\s+2/);
     await chat();
@@ -69,9 +71,10 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     'has nothing for axe to find on any page: %s, %i pixels',
     async (colorScheme, width) => {
       const id = await chat();
-      for (const place of ['fleet', 'requests', `requests/${id}`, 'try']) {
+      const worker = `workers/${workers[0]!.instanceId}`;
+      for (const place of ['fleet', 'fleet?as=table', worker, 'requests', `requests/${id}`, 'try']) {
         const { page, faults, audit } = await open(at(place), { colorScheme, width });
-        await page.locator('table, form').first().waitFor();
+        await page.locator('table, form, .facts').first().waitFor();
         expect(await audit(), place).toEqual([]);
         const overflow = await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth');
         expect(overflow, `${place} is wider than the window`).toBeLessThanOrEqual(0);
@@ -101,7 +104,7 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
   it('can be used by keyboard alone', async () => {
     await chat();
     const { page } = await open(at('fleet'));
-    await page.locator('[aria-label="Table of workers"] tbody tr').first().waitFor();
+    await page.locator('[aria-label="Tiles of workers"] li').first().waitFor();
     await page.keyboard.press('Tab');
     expect(await page.evaluate('document.activeElement.textContent')).toContain('Skip');
     for (const name of ['Fleet', 'Requests']) {
@@ -165,7 +168,7 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     const both = await Promise.all([fleet.worker(args), fleet.worker(args)]);
     await fleet.untilWorkers(frontend, 2, 'moving');
     const { page, faults } = await open(at('fleet?model=moving'));
-    await untilSeen(page, '[aria-label="Table of workers"]', both[0]!.instanceId);
+    await untilSeen(page, '[aria-label="Tiles of workers"]', both[0]!.instanceId);
     const messages = [{ role: 'user', content: 'Count.' }];
     const stream = await openChat(frontend.url, { model: 'moving', max_tokens: 200, messages });
     await stream.untilDeltas(3);
@@ -175,9 +178,7 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     const { number, worker } = requests[0]!;
     const [dying, other] = both[0]!.instanceId === worker ? both : [both[1]!, both[0]!];
     await dying!.kill();
-    await waitUntil(async () => !(await textIn(page, '[aria-label="Table of workers"]')).includes(worker), {
-      timeoutMs: 30_000,
-    });
+    await waitUntil(async () => (await textIn(page, '.tile.gone')).includes(worker), { timeoutMs: 30_000 });
     await page.goto(at(`requests/${number}`));
     await untilSeen(page, '.waterfall', /decode[\s\S]*move/);
     expect(await textIn(page, '.waterfall')).toContain(other!.instanceId);
@@ -186,11 +187,25 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     await other!.kill();
   });
 
+  it('shows what a worker has cached once it is opened, and asks for it only then', async () => {
+    await chat();
+    const { page, faults, requests, audit } = await open(at('fleet?model=built-in'));
+    const id = workers[0]!.instanceId;
+    await page.getByRole('link', { name: id }).click();
+    await untilSeen(page, '#cache ~ *', 'As the worker reports it');
+    await untilSeen(page, 'main', /\d+ % *[\d,]* of [\d,]+ cached on the device|\d+ %[\s\S]*cached on the device/);
+    expect(requests).toEqual([...FILES, '/console/api?view=fleet&model=built-in', `/console/api/workers/${id}`]);
+    expect(await audit()).toEqual([]);
+    await page.goto(at('workers/abc'));
+    await untilSeen(page, '[role=alert]', 'No worker');
+    expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
+  });
+
   it('drains a worker by a button, after a second press', async () => {
     const args = ['--model-name=drained', '--speedup-ratio=50'];
     const [worker] = await Promise.all([fleet.worker(args), fleet.worker(args)]);
     await fleet.untilWorkers(frontend, 2, 'drained');
-    const { page, faults } = await open(at('fleet?model=drained'));
+    const { page, faults } = await open(at('fleet?model=drained&as=table'));
     const id = worker!.instanceId;
     await page.getByRole('button', { name: `Drain worker ${id}`, exact: true }).click();
     await page.getByRole('button', { name: `Drain worker ${id} now` }).click();

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ConsoleFleet } from '../../shared/console/wire.ts';
 import { postJson, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const fleet = useFleet();
@@ -73,6 +74,18 @@ describe('stator local --planner', () => {
     await waitUntil(told('0 workers serve'), { timeoutMs: 30_000, what: 'nobody serves' });
     const held = ask();
     asked.push(held);
+    const start = await waitUntil(
+      async () => {
+        const fleet = (await (await fetch(`${local.url}/console/api`)).json()) as ConsoleFleet;
+        const [newest] = fleet.cold_starts;
+        return newest?.phases.some(({ name }) => name === 'launch') === true && newest.ready_ms !== null
+          ? newest
+          : undefined;
+      },
+      { timeoutMs: 60_000, what: 'the console shows the cold start' },
+    );
+    expect(start).toMatchObject({ model: 'stator-mini', requests: 1, note: null });
+    expect(start.phases.map(({ name }) => name)).toEqual(['decide', 'launch']);
     expect(await held).toBe(200);
     expect(local.stdout()).toMatch(/planner: workers 0 -> [12]: .* and 1 wait/);
   });

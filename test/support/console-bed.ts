@@ -1,3 +1,4 @@
+import type { ConsoleSources } from '../../shared/console/console.ts';
 import { FleetConsole, type OpenConsole } from '../../shared/console/index.ts';
 import type { FleetLoads } from '../../shared/discovery/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
@@ -11,6 +12,8 @@ export interface ConsoleBed {
   looks(): number;
   setModels(models: readonly RoutableModel[]): void;
   setLoads(loads: FleetLoads): void;
+  /** Number of open watches of loads. */
+  watches(): number;
   /** Ids of the workers that were ordered to drain. */
   readonly drained: readonly string[];
   /** Sets the output tokens of a model so far. */
@@ -18,7 +21,11 @@ export interface ConsoleBed {
 }
 
 /** Opens a console of a fleet in memory. @param kept requests that it remembers */
-export function openConsoleBed(clock: VirtualClock, kept = 1000): ConsoleBed {
+export function openConsoleBed(
+  clock: VirtualClock,
+  kept = 1000,
+  more: Pick<ConsoleSources, 'starts' | 'cacheOf'> = {},
+): ConsoleBed {
   const tokens = new Map<string, number>();
   const console = new FleetConsole({ clock, kept, outputTokensOf: (model) => tokens.get(model) ?? 0 });
   let models: readonly RoutableModel[] = [];
@@ -26,6 +33,7 @@ export function openConsoleBed(clock: VirtualClock, kept = 1000): ConsoleBed {
   let tell = (_: FleetLoads): void => {};
   let loads: FleetLoads = new Map();
   const drained: string[] = [];
+  let watches = 0;
   const followers = new Set<() => void>();
   const open = console.open({
     directory: {
@@ -42,8 +50,14 @@ export function openConsoleBed(clock: VirtualClock, kept = 1000): ConsoleBed {
     discovery: {
       watchLoads: (listener) => {
         tell = listener;
+        watches++;
         listener(loads);
-        return { close: () => {} };
+        return {
+          close: () => {
+            watches--;
+            tell = () => {};
+          },
+        };
       },
       orderDrain: async (ids) => {
         const known = ids.filter((id) => models.some(({ workers }) => workers.some((worker) => worker.id === id)));
@@ -52,11 +66,13 @@ export function openConsoleBed(clock: VirtualClock, kept = 1000): ConsoleBed {
       },
     },
     facts: { version: '1', chatPath: '/v1/chat/completions', explains: false, stage: () => 'ready' },
+    ...more,
   });
   return {
     console,
     open,
     drained,
+    watches: () => watches,
     looks: () => looks,
     setModels: (next) => {
       models = next;

@@ -2,9 +2,10 @@ import type { ConsoleFigures } from '../../shared/console/wire.ts';
 import { duration, percent, short, whole } from '../format.ts';
 import type { PageProps } from '../main.tsx';
 import { Charts } from './charts.tsx';
+import { ColdStarts } from './cold-starts.tsx';
 import { ModelTable } from './model-table.tsx';
 import { type Fleet, useFleet } from './use-fleet.ts';
-import { WorkerTable } from './worker-table.tsx';
+import { Workers } from './workers.tsx';
 
 /** Page of the models and workers, live, and of the last hour. */
 export function FleetPage({ place, onLink }: PageProps) {
@@ -12,13 +13,15 @@ export function FleetPage({ place, onLink }: PageProps) {
   const fleet = useFleet(model, onLink);
   if (fleet === undefined) return <p class="muted">Waiting for the fleet …</p>;
   const shown = model === undefined ? undefined : fleet.models.get(model);
+  const isTable = place.query.get('as') === 'table';
   return (
     <>
       <h1 class="unseen">Fleet</h1>
       <Figures figures={shown?.figures ?? fleet.totals} fleet={fleet} of={shown?.figures ? model : undefined} />
+      <ColdStarts fleet={fleet} model={model} />
       <section aria-labelledby="models">
         <h2 id="models">Models</h2>
-        <ModelTable fleet={fleet} chosen={model} />
+        <ModelTable fleet={fleet} chosen={model} form={isTable ? 'table' : undefined} />
       </section>
       <section aria-labelledby="hour">
         <h2 id="hour">Last hour, {fleet.hour.model ?? 'all models'}</h2>
@@ -26,7 +29,7 @@ export function FleetPage({ place, onLink }: PageProps) {
       </section>
       <section aria-labelledby="workers">
         <h2 id="workers">Workers</h2>
-        <WorkerTable fleet={fleet} model={model} />
+        <Workers fleet={fleet} model={model} isTable={isTable} />
       </section>
       <p class="muted small">
         This is the view of one frontend, version {fleet.frontend.version}, stage {fleet.frontend.stage}. Requests and

@@ -4,8 +4,15 @@ import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';
 import type { Fleet } from './use-fleet.ts';
 
+interface TableProps {
+  readonly fleet: Fleet;
+  readonly chosen: string | undefined;
+  /** Form of the workers below, which a link keeps. */
+  readonly form: string | undefined;
+}
+
 /** Models with their figures of the last minute. A model can be chosen for the charts. */
-export function ModelTable({ fleet, chosen }: { readonly fleet: Fleet; readonly chosen: string | undefined }) {
+export function ModelTable({ fleet, chosen, form }: TableProps) {
   const models = [...fleet.models.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
   if (models.length === 0) return <p class="muted">No worker has registered a model yet.</p>;
   return (
@@ -49,7 +56,7 @@ export function ModelTable({ fleet, chosen }: { readonly fleet: Fleet; readonly 
         </thead>
         <tbody>
           {models.map((model) => (
-            <ModelRow key={model.name} model={model} isChosen={model.name === chosen} />
+            <ModelRow key={model.name} model={model} isChosen={model.name === chosen} form={form} />
           ))}
         </tbody>
       </table>
@@ -57,13 +64,19 @@ export function ModelTable({ fleet, chosen }: { readonly fleet: Fleet; readonly 
   );
 }
 
-function ModelRow({ model, isChosen }: { readonly model: ConsoleModel; readonly isChosen: boolean }) {
+interface RowProps {
+  readonly model: ConsoleModel;
+  readonly isChosen: boolean;
+  readonly form: string | undefined;
+}
+
+function ModelRow({ model, isChosen, form }: RowProps) {
   const { name, figures, base_model: base } = model;
   return (
     <tr class={isChosen ? 'chosen' : undefined}>
       <th scope="row">
         <a
-          href={linkTo(['fleet'], { model: isChosen ? undefined : name })}
+          href={linkTo(['fleet'], { model: isChosen ? undefined : name, as: form })}
           aria-current={isChosen ? 'true' : undefined}
         >
           {name}

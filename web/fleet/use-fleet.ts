@@ -8,30 +8,83 @@ import type {
 } from '../../shared/console/wire.ts';
 import { follow, type LinkState } from '../server.ts';
 
+/** Time for which a worker that has gone stays in sight, in milliseconds. */
+const GONE_MS = 60_000;
+/** Workers that have gone and stay in sight, the latest ones. */
+const GONE_MAX = 200;
+
+/** A worker that has left since the page was opened. */
+export interface GoneWorker {
+  readonly worker: ConsoleWorker;
+  /** Unix time. */
+  readonly atMs: number;
+}
+
 /** The fleet as the page knows it. */
 export interface Fleet extends Omit<ConsoleFleet, 'models' | 'workers'> {
   readonly models: ReadonlyMap<string, ConsoleModel>;
+  /** By id, in the order of their models, pools and ids. */
   readonly workers: ReadonlyMap<string, ConsoleWorker>;
+  /** By id, the latest last. */
+  readonly gone: ReadonlyMap<string, GoneWorker>;
 }
 
 function whole(fleet: ConsoleFleet): Fleet {
   return {
     ...fleet,
     models: new Map(fleet.models.map((model) => [model.name, model])),
-    workers: new Map(fleet.workers.map((worker) => [worker.id, worker])),
+    workers: inOrder(fleet.workers),
+    gone: new Map(),
   };
 }
 
+function inOrder(workers: Iterable<ConsoleWorker>): ReadonlyMap<string, ConsoleWorker> {
+  const placed = [...workers].map((worker) => [`${worker.model} ${worker.pool} ${worker.id}`, worker] as const);
+  placed.sort(([a], [b]) => (a < b ? -1 : 1));
+  return new Map(placed.map(([, worker]) => [worker.id, worker]));
+}
+
 function changed(fleet: Fleet, change: ConsoleChange): Fleet {
-  const { at_ms, stage, totals } = change;
+  const { at_ms, stage, totals, cold_starts = fleet.cold_starts, starting = fleet.starting } = change;
   return {
     ...fleet,
     at_ms,
     totals,
+    cold_starts,
+    starting,
     frontend: { ...fleet.frontend, stage },
     models: merged(fleet.models, change.models, ({ name }) => name, change.models_gone),
-    workers: merged(fleet.workers, change.workers, ({ id }) => id, change.workers_gone),
+    workers: workersOf(fleet, change),
+    gone: goneOf(fleet, change),
   };
+}
+
+function workersOf(fleet: Fleet, change: ConsoleChange): Fleet['workers'] {
+  const news = [...change.workers, ...loaded(fleet, change)];
+  const workers = merged(fleet.workers, news, ({ id }) => id, change.workers_gone);
+  // A row that changes keeps its place
+  return change.workers.some(({ id }) => !fleet.workers.has(id)) ? inOrder(workers.values()) : workers;
+}
+
+/** Returns the rows of workers whose load alone has changed. */
+function loaded({ workers }: Fleet, { loads }: ConsoleChange): readonly ConsoleWorker[] {
+  return loads.flatMap(([id, requests, kv_blocks, prefill_tokens]) => {
+    const worker = workers.get(id);
+    return worker === undefined ? [] : [{ ...worker, requests, kv_blocks, prefill_tokens }];
+  });
+}
+
+function goneOf({ gone, workers }: Fleet, { at_ms, workers_gone: ids, workers: back }: ConsoleChange): Fleet['gone'] {
+  const [oldest] = gone.values();
+  const isOver = oldest !== undefined && at_ms - oldest.atMs > GONE_MS;
+  if (ids.length === 0 && !isOver && !back.some(({ id }) => gone.has(id))) return gone;
+  const returned = new Set(back.map(({ id }) => id));
+  const news = ids.flatMap((id) => {
+    const worker = workers.get(id);
+    return worker === undefined ? [] : [[id, { worker, atMs: at_ms }] as const];
+  });
+  const all = [...gone, ...news].filter(([id, { atMs }]) => !returned.has(id) && at_ms - atMs <= GONE_MS);
+  return new Map(all.slice(-GONE_MAX));
 }
 
 /** Returns the rows with the new ones; the same map if nothing has changed. */

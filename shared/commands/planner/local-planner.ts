@@ -1,6 +1,13 @@
 import { Lifetime } from '../../concurrency/index.ts';
 import type { Settings } from '../../config/index.ts';
-import { type FleetPlanner, KeptDecisions, LocalConnector, type ScalableWorkers } from '../../planner/index.ts';
+import {
+  type FleetPlanner,
+  KeptDecisions,
+  LocalConnector,
+  readStart,
+  type ScalableWorkers,
+  type StartReading,
+} from '../../planner/index.ts';
 import { type FleetDeps, openFleet } from './open-fleet.ts';
 import { openPlannerStore } from './planner-store.ts';
 import type { LocalPlanning } from './planning.ts';
@@ -8,6 +15,8 @@ import type { LocalPlanning } from './planning.ts';
 /** The planner of one `stator local`. */
 export interface LocalRun {
   readonly fleet: FleetPlanner;
+  /** Returns what is known of the start of a model's workers; undefined for a model that is not planned. */
+  readStart(model: string, signal: AbortSignal): Promise<StartReading | undefined>;
   close(): Promise<void>;
 }
 
@@ -22,18 +31,27 @@ interface LocalPlannerDeps extends FleetDeps {
  * afterwards.
  */
 export function openLocalPlanner(deps: LocalPlannerDeps): Promise<LocalRun> {
-  const { settings, planning, env, logger, workers, tell } = deps;
+  const { settings, planning, env, logger, clock, workers, tell } = deps;
   return Lifetime.compose(async (lifetime) => {
     const decisions = await lifetime.use(openPlannerStore(settings, env));
+    const store = new KeptDecisions(decisions, logger.for('planner'));
     const { fleet, shown } = await openFleet(lifetime, deps, {
       ...planning,
       gpusOf: () => 1,
-      store: new KeptDecisions(decisions, logger.for('planner')),
+      store,
       connector: () => new LocalConnector(workers),
       namespace: settings.namespace ?? 'dynamo',
       group: 'local',
     });
     for (const [name, url] of Object.entries(shown)) tell(`${name} at ${url}`);
-    return { fleet, close: () => lifetime.close() };
+    return {
+      fleet,
+      readStart: async (model, signal) => {
+        const { group } = fleet;
+        if (group === undefined || model.toLowerCase() !== fleet.model?.toLowerCase()) return undefined;
+        return readStart(store, group, clock.wallMs(), signal);
+      },
+      close: () => lifetime.close(),
+    };
   });
 }

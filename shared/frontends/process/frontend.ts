@@ -108,7 +108,11 @@ async function compose(given: EdgeSettings, options: FrontendOptions, lifetime: 
     canceller: models.canceller,
     explainer: models.explainer,
     keyStore: lazyKeyStore(settings, lifetime),
-    console: openConsole(settings, deps, directory, { lifecycle, explains: models.explainer !== undefined }),
+    console: openConsole(settings, deps, directory, {
+      lifecycle,
+      explains: models.explainer !== undefined,
+      cacheOf: models.cacheOf,
+    }),
   };
   const app = createHttpApp(httpDeps);
   awaitFirstWorkers(settings, base, directory);
@@ -150,7 +154,9 @@ async function followFleet(settings: EdgeSettings, deps: FrontendDeps) {
   // Every follower of the directory is registered by now. The directory closes before them: nothing changes meanwhile.
   deps.lifetime.use(directory);
   await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
-  return { ...models, ...open, eventPlanes: fleet.eventPlanes, holding: fleet.holding };
+  const { routing } = fleet;
+  const cacheOf = routing.cacheOf?.bind(routing);
+  return { ...models, ...open, eventPlanes: fleet.eventPlanes, holding: fleet.holding, cacheOf };
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;

@@ -34,6 +34,8 @@ interface HoldDeps extends TimeAndChance {
   readonly isLasting: boolean;
   /** Longest waits that the host can keep, in milliseconds. @default none */
   readonly bounds?: HoldBounds | undefined;
+  /** Called when the number of waiting requests of a model changes. @default nothing is called */
+  readonly onHolding?: ((model: string, count: number) => void) | undefined;
   /**
    * Returns the namespace in which the workers of the model are, or last were, and the name that they use; undefined =
    * unknown.
@@ -94,6 +96,7 @@ export function openHold(settings: EdgeSettings, deps: HoldDeps): OpenHold | und
       ...metrics,
       holding: (model, count) => {
         metrics.holding(model, count);
+        deps.onHolding?.(model, count);
         if (count === 0) left(model);
         refresh?.waiting(hold.count);
       },

@@ -3,6 +3,7 @@ import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { FleetConsole, OpenConsole } from '../../console/index.ts';
 import type { LiveModelDirectory } from '../../pipeline/index.ts';
+import type { Routing } from '../../routing/index.ts';
 import type { FrontendMetrics } from '../../telemetry/index.ts';
 import { consoleRequests } from '../http/settings.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
@@ -22,12 +23,19 @@ export async function createConsole(
   return new FleetConsole({ clock, kept, outputTokensOf: metrics.outputTokensOf });
 }
 
+/** Parts of the frontend that the console shows. */
+interface ShownParts {
+  readonly lifecycle: ServiceLifecycle;
+  readonly explains: boolean;
+  readonly cacheOf: Routing['cacheOf'];
+}
+
 /** Opens the console to viewers, until the frontend closes. */
 export function openConsole(
   settings: EdgeSettings,
-  { console, discovery, lifetime }: FrontendDeps,
+  { console, discovery, lifetime, starts }: FrontendDeps,
   directory: LiveModelDirectory,
-  { lifecycle, explains }: { readonly lifecycle: ServiceLifecycle; readonly explains: boolean },
+  { lifecycle, explains, cacheOf }: ShownParts,
 ): OpenConsole | undefined {
   const facts = {
     version: packageJson.version,
@@ -35,5 +43,5 @@ export function openConsole(
     explains,
     stage: () => lifecycle.stage,
   };
-  return lifetime.use(console?.open({ directory, discovery, facts }));
+  return lifetime.use(console?.open({ directory, discovery, facts, starts, cacheOf }));
 }

@@ -28,7 +28,7 @@ export async function openFleetRouting(
   { directory, inhibition }: KnownModels,
   thresholds: BusyThresholds,
 ): Promise<FleetRouting> {
-  const { clock, metrics, logger, lifetime } = deps;
+  const { clock, metrics, logger, lifetime, console } = deps;
   const { registry } = metrics;
   const eventPlanes: EventPlane[] = [];
   const openEventPlane = deps.followsEvents ? await eventPlaneOpener(settings, deps, eventPlanes) : undefined;
@@ -53,6 +53,9 @@ export async function openFleetRouting(
       models: () => directory.listKnown().flatMap(({ name, primaryName }) => (name === primaryName ? [name] : [])),
       outbox: feed?.outbox,
       reports,
+      onHolding: (model, count) => {
+        console?.coldStarts.holding(model, count, directory.find(model)?.readiness.isReady === true);
+      },
     }),
   );
   const shared = await lifetime.use(openSharedState(settings, deps));

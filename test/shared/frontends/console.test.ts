@@ -152,6 +152,40 @@ describe('GET /console/api', () => {
   });
 });
 
+describe('GET /console/api/workers/{id}', () => {
+  it('shows the worker and what the index knows of its cache', async () => {
+    const prefix = { hash: '00ff', depth: 4, below: 6, branches: 3 };
+    const rank = { dpRank: 0, device: 10, host: 2, disk: 0, isWhole: true, prefixes: [prefix] };
+    const cacheOf = async (id: string) => (id === 'a1' ? { source: 'reported' as const, ranks: [rank] } : undefined);
+    const clock = new VirtualClock();
+    const { open, console, setModels } = openConsoleBed(clock, 10, { cacheOf });
+    setModels([model({ workers: [worker('a1'), worker('b2')] })]);
+    const { app } = createTestApp({ clock, console: open });
+    const request = console.log.began({ endpoint: 'chat', xRequestId: 'x', key: undefined, receivedMs: 0 });
+    request.ended({
+      ...{ status: 200, error: undefined, worker: 'a1', outputTokens: 1, ttftMs: 1, totalMs: 2 },
+      ...{ promptTokens: 64, cachedTokens: 32 },
+    });
+    const ask = async (id: string) => app.fetch(new Request(`http://localhost/console/api/workers/${id}`));
+    expect(await (await ask('a1')).json()).toMatchObject({
+      worker: { id: 'a1', state: 'ready' },
+      cache: {
+        source: 'reported',
+        ranks: [{ dp_rank: 0, device_blocks: 10, host_blocks: 2, disk_blocks: 0, is_whole: true, prefixes: [prefix] }],
+      },
+      no_cache: null,
+      requests: { count: 1, hits: 1, prompt_tokens: 64, cached_tokens: 32 },
+    });
+    expect(await (await ask('b2')).json()).toMatchObject({ cache: null, no_cache: expect.stringContaining('index') });
+    expect((await ask('c3')).status).toBe(404);
+  });
+
+  it('says that there is no index', async () => {
+    const answer = await (await bed().ask('/console/api/workers/a1')).json();
+    expect(answer).toMatchObject({ cache: null, no_cache: expect.stringContaining('--router-mode kv') });
+  });
+});
+
 describe('POST /console/api/drain/{id}', () => {
   it('orders the worker to drain, and says if there is none', async () => {
     const { ask, drained } = bed();

@@ -24,6 +24,7 @@ describe('the examples of /openapi.json', () => {
       // this server has no console
       followConsole: 501,
       getConsoleRequest: 501,
+      getConsoleWorker: 501,
       drainWorker: 501,
       // they need a proof that the examples do not have
       listKeys: 403,

@@ -9,6 +9,7 @@ import {
   keysSchema,
   requestDetailSchema,
   requestsSchema,
+  workerDetailSchema,
 } from '../../../console/index.ts';
 import type { AnswerSchemas } from '../route.ts';
 
@@ -26,6 +27,9 @@ export const VIEWS: AnswerSchemas = {
 
 /** Answer of `/console/api/requests/{id}`. */
 export const REQUEST: AnswerSchemas = { json: { ConsoleRequest: requestDetailSchema } };
+
+/** Answer of `/console/api/workers/{id}`. */
+export const WORKER: AnswerSchemas = { json: { ConsoleWorker: workerDetailSchema } };
 
 /** Answer of `/console/api/drain/{id}`. */
 export const DRAIN: AnswerSchemas = { json: { ConsoleDrain: drainSchema } };

@@ -86,6 +86,21 @@ export async function serveConsoleRequest(deps: HttpAppDeps, exchange: HttpExcha
   sendJson(exchange, 200, { ...request.detail(), ...(await decisionOf(deps, request.id)) }, NO_CACHE);
 }
 
+/** How long the index may take to be walked, in milliseconds. */
+const WORKER_MS_MAX = 10_000;
+
+/** `GET /console/api/workers/{id}`: sends a worker and what it has cached. */
+export async function serveConsoleWorker(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const console = requireConsole(deps);
+  const id = decodePath(exchange.path.slice(`${CONSOLE_PATH}/api/workers/`.length));
+  const within = { clock: deps.clock, timeoutMs: WORKER_MS_MAX, signal: exchange.sink.closed };
+  const detail = await withDeadline(within, (signal) => console.worker(id, signal)).catch((cause: unknown) => {
+    throw new ServeError('service_unavailable', `The worker's cache cannot be read: ${reasonOf(cause)}`, { cause });
+  });
+  if (detail === undefined) throw new ServeError('not_found', `No worker ${shownId(id)} serves a model here`);
+  sendJson(exchange, 200, detail, NO_CACHE);
+}
+
 /** How long discovery may take to note an order, in milliseconds. */
 const ORDER_MS_MAX = 10_000;
 

@@ -5,6 +5,7 @@ import { VIEWER_PARAMETERS } from './viewer-query.ts';
 /* Code that answers is loaded by the first request, as in the table of routes. */
 const serveConsole = serveLater(async () => (await import('./api.ts')).serveConsole);
 const serveConsoleRequest = serveLater(async () => (await import('./api.ts')).serveConsoleRequest);
+const serveConsoleWorker = serveLater(async () => (await import('./api.ts')).serveConsoleWorker);
 const serveDrain = serveLater(async () => (await import('./api.ts')).serveDrain);
 const loadKeys = async () => (await import('./keys.ts')).keys;
 const loadKey = async () => (await import('./keys.ts')).key;
@@ -29,6 +30,13 @@ export function consoleRoutes(): readonly Route[] {
       summary: 'One of the last requests: its stages, its workers and its routing decision.',
       answer: async () => (await loadAnswers()).REQUEST,
       codes: ['not_found', 'not_implemented'],
+    }),
+    route(`${CONSOLE_PATH}/api/workers/{id}`, 'admin', serveConsoleWorker, {
+      ...shared,
+      id: 'getConsoleWorker',
+      summary: 'One worker, and what it has cached as far as the router knows: numbers and hashes, no text of prompts.',
+      answer: async () => (await loadAnswers()).WORKER,
+      codes: ['not_found', 'not_implemented', 'service_unavailable'],
     }),
     route(`${CONSOLE_PATH}/api/drain/{id}`, 'admin', serveDrain, {
       tag: 'Operations',

@@ -1,0 +1,152 @@
+import { describe, expect, it } from 'vitest';
+import type { StartSource } from '../../../shared/console/index.ts';
+import type { ConsoleFleet } from '../../../shared/console/wire.ts';
+import { openConsoleBed } from '../../support/console-bed.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
+import { model } from '../pipeline/fixtures.ts';
+
+type Reading = Awaited<ReturnType<StartSource['read']>>;
+
+function bed(options: { readonly hasPlanner?: boolean } = {}) {
+  const clock = new VirtualClock();
+  const state = { reading: undefined as Reading, failure: undefined as Error | undefined, asked: [] as string[] };
+  const starts: StartSource = {
+    everyMs: 5000,
+    read: async (name) => {
+      state.asked.push(name);
+      if (state.failure !== undefined) throw state.failure;
+      return name === 'm' ? state.reading : undefined;
+    },
+  };
+  const shown = openConsoleBed(clock, 10, options.hasPlanner === false ? {} : { starts });
+  const { coldStarts } = shown.console;
+  const fleet = async () => {
+    shown.open.viewers.now({ view: 'fleet', model: undefined });
+    await clock.advance(0); // a reading ends
+    return JSON.parse(shown.open.viewers.now({ view: 'fleet', model: undefined })) as ConsoleFleet;
+  };
+  return { ...shown, clock, state, coldStarts, fleet, nowMs: () => clock.wallMs() };
+}
+
+const host = (phase: 'image' | 'weights' | 'compile' | 'register', sinceMs: number, instanceId = 'i-1') => ({
+  instanceId,
+  phase,
+  sinceMs,
+});
+
+describe('the wait of requests for a first worker', () => {
+  it('is shown in the phases of the machine that is furthest, until the worker comes', async () => {
+    const { clock, state, coldStarts, fleet, nowMs } = bed();
+    const beganMs = nowMs();
+    coldStarts.holding('m', 1, false);
+    await clock.advance(1000);
+    coldStarts.holding('m', 2, false);
+    state.reading = { decidedAtMs: beganMs + 400, problem: undefined, hosts: [] };
+    expect((await fleet()).cold_starts).toMatchObject([
+      {
+        model: 'm',
+        requests: 2,
+        since_ms: beganMs,
+        ready_ms: null,
+        ended_ms: null,
+        phases: [
+          { name: 'decide', from_ms: beganMs, to_ms: beganMs + 400 },
+          { name: 'launch', from_ms: beganMs + 400, to_ms: null },
+        ],
+        note: null,
+      },
+    ]);
+    await clock.advance(60_000);
+    const other = host('image', beganMs + 59_000, 'i-2');
+    state.reading = { ...state.reading, hosts: [other, host('weights', beganMs + 50_000)] };
+    await fleet();
+    await clock.advance(30_000);
+    state.reading = { ...state.reading, hosts: [other, host('register', beganMs + 90_000)] };
+    await fleet();
+    coldStarts.holding('m', 1, true);
+    await clock.advance(2000);
+    coldStarts.holding('m', 0, true);
+    const [start] = (await fleet()).cold_starts;
+    expect(start?.phases.map(({ name, from_ms, to_ms }) => [name, from_ms - beganMs, to_ms! - beganMs])).toEqual([
+      ['decide', 0, 400],
+      ['launch', 400, 50_000],
+      ['weights', 50_000, 90_000],
+      ['register', 90_000, 91_000],
+    ]);
+    expect(start).toMatchObject({ requests: 2, ready_ms: beganMs + 91_000, ended_ms: beganMs + 93_000 });
+  });
+
+  it('does not count a machine that serves already, or that started for something else', async () => {
+    const { clock, state, coldStarts, fleet, nowMs } = bed();
+    const old = [host('register', nowMs() - 60_000), host('weights', nowMs() - 3_000_000, 'i-2')];
+    state.reading = { decidedAtMs: undefined, problem: undefined, hosts: old };
+    coldStarts.holding('m', 1, false);
+    await clock.advance(1000);
+    expect((await fleet()).cold_starts[0]?.phases).toMatchObject([{ name: 'decide', to_ms: null }]);
+  });
+
+  it('says if no planner is known, why workers do not come, and that the planner cannot be read', async () => {
+    const alone = bed({ hasPlanner: false });
+    alone.coldStarts.holding('m', 1, false);
+    const [start] = (await alone.fleet()).cold_starts;
+    expect(start).toMatchObject({ phases: [{ name: 'wait' }], note: expect.stringContaining('No planner') });
+    const { clock, state, coldStarts, fleet, nowMs } = bed();
+    state.reading = { decidedAtMs: nowMs(), problem: 'no capacity in any zone', hosts: [] };
+    coldStarts.holding('m', 1, false);
+    expect((await fleet()).cold_starts[0]?.note).toBe('no capacity in any zone');
+    state.failure = new Error('the table is away');
+    await clock.advance(5000);
+    expect((await fleet()).cold_starts[0]?.note).toContain('the table is away');
+  });
+
+  it('begins only if the model has no workers, and stays in sight only if it was long enough to see', async () => {
+    const { clock, coldStarts, fleet } = bed();
+    coldStarts.holding('busy', 1, true);
+    coldStarts.holding('short', 1, false);
+    await clock.advance(100);
+    coldStarts.holding('short', 0, true);
+    expect((await fleet()).cold_starts).toEqual([]);
+    for (let at = 0; at < 20; at++) {
+      coldStarts.holding(`m${at}`, 1, false);
+      await clock.advance(1000);
+      coldStarts.holding(`m${at}`, 0, false);
+    }
+    const { cold_starts: kept } = await fleet();
+    expect(kept.map((each) => each.model)).toEqual(['m19', 'm18', 'm17', 'm16', 'm15', 'm14', 'm13', 'm12']);
+    expect(kept[0]).toMatchObject({ ready_ms: null, ended_ms: expect.any(Number) });
+  });
+
+  it('asks the planner only while a client looks, and at its interval', async () => {
+    const { clock, state, coldStarts, open, setModels } = bed();
+    setModels([{ ...model({ workers: [] }), name: 'other', primaryName: 'other' }]);
+    coldStarts.holding('m', 1, false);
+    await clock.advance(60_000);
+    expect(state.asked).toEqual([]);
+    const sink = { send: () => {}, isBehind: () => false, breakOff: () => {} };
+    const leave = open.viewers.add({ view: 'fleet', model: undefined }, sink);
+    await clock.advance(4000);
+    expect(state.asked).toEqual(['m', 'other']);
+    await clock.advance(2000);
+    expect(state.asked).toHaveLength(4);
+    leave();
+    await clock.advance(60_000);
+    expect(state.asked).toHaveLength(4);
+  });
+});
+
+describe('machines that start', () => {
+  it('are shown with their phases until they serve', async () => {
+    const { clock, state, fleet, setModels, nowMs } = bed();
+    setModels([{ ...model({ workers: [] }), name: 'm', primaryName: 'm' }]);
+    const beganMs = nowMs();
+    state.reading = {
+      decidedAtMs: undefined,
+      problem: undefined,
+      hosts: [host('weights', beganMs), host('register', beganMs, 'i-2')],
+    };
+    const shown = { instance_id: 'i-1', model: 'm', phase: 'weights', since_ms: beganMs };
+    expect((await fleet()).starting).toMatchObject([shown, { instance_id: 'i-2', phase: 'register' }]);
+    await clock.advance(200_000);
+    expect((await fleet()).starting).toMatchObject([shown]);
+  });
+});
