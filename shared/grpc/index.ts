@@ -59,7 +59,7 @@ export {
 export { file_health } from './messages/generated/health_pb.js';
 export { type ModelConfig, ModelConfigSchema } from './messages/generated/model_config_pb.js';
 export { file_router } from './messages/generated/router_pb.js';
-export { type GrpcCall, type GrpcMethod, openUnary, receiveOne, unary } from './methods.ts';
+export { type GrpcCall, type GrpcMethod, onceRead, openUnary, receiveOne, unary } from './methods.ts';
 export { defaultConnectionsMax } from './open-files.ts';
 export { same, toBuffer } from './raw-bytes.ts';
 export { FIRST_WINDOW_BYTES, type GrpcServer, type GrpcServerOptions, type GrpcTls, openGrpcServer } from './server.ts';

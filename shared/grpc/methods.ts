@@ -44,6 +44,13 @@ export interface GrpcCall {
   end(status?: GrpcStatus): void;
 }
 
+/** Runs `next` once the client of a call has read what was written. Does nothing if the call is over by then. */
+export function onceRead(call: GrpcCall, next: () => void): void {
+  if (call.isOver) return;
+  if (call.isBlocked()) call.onUnblocked(() => onceRead(call, next));
+  else next();
+}
+
 /** A method of a service. If `serve` throws or rejects, the error ends the call. */
 export interface GrpcMethod {
   readonly path: string;

@@ -3,7 +3,7 @@ import type { Timer } from '../../clock/index.ts';
 import { endOfTurn } from '../../concurrency/index.ts';
 import type { ModelType } from '../../discovery/index.ts';
 import { LIMITS, ServeError, toServeError } from '../../errors/index.ts';
-import { type GrpcCall, GrpcStatus, STATUS, statusOf } from '../../grpc/index.ts';
+import { type GrpcCall, GrpcStatus, onceRead, STATUS, statusOf } from '../../grpc/index.ts';
 import { servesType } from '../../pipeline/index.ts';
 import {
   assembleTextless,
@@ -222,12 +222,10 @@ class StreamInfer {
 
   /** Serves the next request, once the responses before it have room. */
   next(): void {
-    const call = this.#call;
-    if (call.isOver) return;
-    if (call.isBlocked()) {
-      call.onUnblocked(() => this.next());
-      return;
-    }
+    onceRead(this.#call, () => this.#receive());
+  }
+
+  #receive(): void {
     if (++this.#inTurn > PER_TURN_MAX) {
       this.#inTurn = 0;
       void endOfTurn().then(() => this.next()); // never rejects
@@ -235,9 +233,9 @@ class StreamInfer {
     }
     const { idle } = this.#parts;
     idle.add(this.#shutDown);
-    call.receive((message) => {
+    this.#call.receive((message) => {
       idle.delete(this.#shutDown);
-      if (message === undefined) call.end();
+      if (message === undefined) this.#call.end();
       else this.#serve(message);
     });
   }
