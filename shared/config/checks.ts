@@ -338,6 +338,11 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'needs http among the --roles, whose routes it reads',
   },
   {
+    setting: 'endpointPickerTargetPort',
+    holds: ({ values }) => values.endpointPickerTargetPort?.length !== 0,
+    says: 'must name at least one port',
+  },
+  {
     setting: 'roles',
     holds: ({ values: { roles = [], kserveGrpcServer } }) =>
       kserveGrpcServer !== true || roles.length === 0 || (roles.includes('grpc') && !roles.includes('http')),

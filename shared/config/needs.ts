@@ -148,6 +148,7 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   grpcMaxConnectionAgeMs: [GRPC],
   endpointPickerTargetPort: [PICKER],
   endpointPickerFallbacks: [PICKER],
+  endpointPickerSilenceSecs: [PICKER],
   endpointPickerSecureServing: [PICKER],
 
   routerSessionAffinityTtlSecs: [KV],

@@ -27,6 +27,11 @@ export interface HttpApp {
    * @param instead dependencies that this request has in place of the app's. @default none
    */
   serve(exchange: HostExchange, instead?: Partial<HttpAppDeps>): void;
+  /**
+   * Sends `error` in place of an answer, in the envelope of the path: an endpoint behind this host may serve a dialect
+   * that the app does not.
+   */
+  refuse(exchange: HostExchange, error: ServeError): void;
   /** Returns whether a path, as the client has sent it, is of a route that a model answers. */
   generates(path: string): boolean;
   /**
@@ -76,6 +81,13 @@ export function createHttpApp(deps: HttpAppDeps): HttpApp {
   };
   return {
     serve,
+    refuse: (exchange, error) => {
+      const { path: sentPath } = exchange;
+      const { settings } = deps;
+      const forAll = { ...deps, settings: { ...settings, anthropic: { ...settings.anthropic, isEnabled: true } } };
+      const route = routeOf(router, exchange);
+      refuse(forAll, new ServedExchange(exchange, deps, { route, sentPath }), error);
+    },
     generates: (path) => routeOf(router, { path })?.access === 'generate',
     load: async () => {
       await Promise.all(routes.map((each) => each.serve.load?.()));

@@ -151,6 +151,16 @@ export class HeldBody {
     this.#reader?.resolve();
   }
 
+  /** Whether no more of the body will come. */
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** Returns the body so far in pieces. */
+  get parts(): readonly Uint8Array[] {
+    return this.#bytes.parts;
+  }
+
   /** Passes the body to `intake`, and resolves at its end. Rejects with the failure of the body, or what it throws. */
   read(intake: BodyIntake): Promise<void> {
     return new Promise((resolve, reject) => {

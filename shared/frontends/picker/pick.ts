@@ -8,6 +8,7 @@ import type { Decision } from './answers.ts';
 import type { PickerDeps } from './deps.ts';
 import { type HeldBody, type ImmediateAnswer, PickExchange } from './pick-exchange.ts';
 import type { RequestHead } from './request-head.ts';
+import { nameOfSent } from './sent-requests.ts';
 
 /** Longest time that a timer can have, in milliseconds. */
 const NEVER_MS = 2_147_483_647;
@@ -37,6 +38,8 @@ export class Pick {
   #tracked: TrackedRequest | undefined;
   #options: GenerateOptions | undefined;
   #placement: Placement | undefined;
+  /** Name by which a gateway's next try of this request is known; undefined while there is no place to free. */
+  #sentAs: string | undefined;
   #hasBegun = false;
 
   constructor(deps: PickerDeps, parts: PickParts) {
@@ -72,7 +75,16 @@ export class Pick {
     this.#tail.add(chunk);
   }
 
-  /** Hears that the answer has begun. */
+  /**
+   * Hears of the head of the answer.
+   * @param isElsewhere whether another endpoint than the picked one has answered, so that its worker is free
+   */
+  answerHead(isElsewhere: boolean): void {
+    this.#noLongerSent();
+    if (isElsewhere) this.#free();
+  }
+
+  /** Hears that the prompt is computed, because the answer has begun. */
   begun(): void {
     if (this.#hasBegun) return;
     this.#hasBegun = true;
@@ -88,30 +100,49 @@ export class Pick {
       if (usage?.cachedTokens !== undefined) this.#options?.meter.cachedTokens(usage.cachedTokens);
       this.#tracked?.answeredElsewhere(usage);
     } else this.#tracked?.failedElsewhere(failureOf(status), status);
-    placement?.release();
+    this.#noLongerSent();
+    this.#free();
   }
 
   /** Gives the request up: its client has left. */
   leave(): void {
     this.#exchange.leave();
-    this.#placement?.release();
+    this.#noLongerSent();
+    this.#free();
+  }
+
+  readonly #free = (): void => this.#placement?.release();
+
+  #noLongerSent(): void {
+    if (this.#sentAs !== undefined) this.#deps.sent.delete(this.#sentAs, this.#free);
+    this.#sentAs = undefined;
+  }
+
+  /** Frees the place of an earlier try of this request, which the gateway sends again. */
+  #freeEarlier(name: string | undefined): void {
+    const { sent, metrics } = this.#deps;
+    if (name !== undefined && sent.free(name)) metrics.sentAgain();
   }
 
   /** Places the first prompt. Further prompts of its body go to the same worker. */
   #generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     if (this.#options !== undefined) return;
     this.#options = options;
-    const { endpoints, placer } = this.#deps;
+    const { endpoints, placer, sent } = this.#deps;
     const { signal, meter } = options;
     const admits = (worker: Placement['decode']['worker']): boolean => {
-      const endpoint = endpoints.of(worker);
-      return endpoint !== undefined && this.#parts.isAllowed(endpoint);
+      const all = endpoints.all(worker);
+      return all.length > 0 && all.every((endpoint) => this.#parts.isAllowed(endpoint));
     };
+    const name = nameOfSent(this.#parts.head, this.#parts.body.parts);
+    this.#freeEarlier(name);
     placer.place(request, sink, { signal, admits }).then(
       (placement) => {
         this.#placement = placement;
-        signal.addEventListener('abort', () => placement.release(), { once: true });
+        signal.addEventListener('abort', this.#free, { once: true });
         if (signal.aborted) return placement.release();
+        if (name !== undefined) sent.add(name, this.#free);
+        this.#sentAs = name;
         if (placement.promptTokens !== undefined) meter.promptTokens(placement.promptTokens);
         const decode = { ...placedAt(placement.decode), workerType: 'decode' } as const;
         const prefill = placement.prefill && ({ ...placedAt(placement.prefill), workerType: 'prefill' } as const);
@@ -127,12 +158,12 @@ export class Pick {
 
   #decisionOf({ decode, prefill, others }: Placement): Decision {
     const { endpoints, fallbacks } = this.#deps;
-    const first = endpoints.of(decode.worker) as string; // `admits` has required it
-    const next = others.flatMap((worker) => endpoints.of(worker) ?? []).slice(0, fallbacks);
+    const first = endpoints.of(decode.worker, decode.dpRank) as string; // `admits` has required it
+    const next = others.flatMap((worker) => endpoints.of(worker, undefined) ?? []).slice(0, fallbacks);
     return {
       endpoints: [...new Set([first, ...next])],
       decode: placedAt(decode),
-      prefill: prefill && { ...placedAt(prefill), endpoint: endpoints.of(prefill.worker) },
+      prefill: prefill && { ...placedAt(prefill), endpoint: endpoints.of(prefill.worker, prefill.dpRank) },
     };
   }
 }

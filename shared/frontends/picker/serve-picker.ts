@@ -8,6 +8,7 @@ import type { Frontend } from '../process/frontend.ts';
 import { createPickerMetrics } from './deps.ts';
 import { Endpoints } from './endpoints.ts';
 import { createSelfSigned } from './self-signed.ts';
+import { SentRequests } from './sent-requests.ts';
 import { createPickerService } from './service.ts';
 
 /** Bytes of a message beside the body in it. */
@@ -48,6 +49,9 @@ export async function servePicker(
     bodies,
     endpoints: new Endpoints(settings.endpointPickerTargetPort),
     fallbacks: settings.endpointPickerFallbacks,
+    sent: new SentRequests(),
+    clock,
+    silenceMsMax: settings.endpointPickerSilenceSecs * 1000,
     random,
     logger,
     metrics: createPickerMetrics(metrics.registry),

@@ -40,6 +40,11 @@ describe('settings that need each other', () => {
     ],
     [
       'frontend',
+      ['--endpoint-picker-port=9002', '--endpoint-picker-target-port='],
+      '--endpoint-picker-target-port must name at least one port',
+    ],
+    [
+      'frontend',
       ['--use-remote-indexer', '--serve-indexer'],
       '--use-remote-indexer and --serve-indexer exclude each other',
     ],

@@ -3,6 +3,7 @@ import { ServeError } from '../../../shared/errors/index.ts';
 import type { HttpSettings } from '../../../shared/frontends/http/settings.ts';
 import { createPickerMetrics } from '../../../shared/frontends/picker/deps.ts';
 import { Endpoints } from '../../../shared/frontends/picker/endpoints.ts';
+import { SentRequests } from '../../../shared/frontends/picker/sent-requests.ts';
 import { createPickerService } from '../../../shared/frontends/picker/service.ts';
 import { openGrpcServer } from '../../../shared/grpc/index.ts';
 import type { Placement, Placer, RoutableModel } from '../../../shared/pipeline/index.ts';
@@ -12,8 +13,8 @@ import { PlayedEnvoy } from './played-envoy.ts';
 
 type Worker = Placement['decode']['worker'];
 
-/** A worker at an address. */
-export function workerAt(id: string, address: string): Worker {
+/** A worker at an address. @param ranks number of its data-parallel ranks. @default 1 */
+export function workerAt(id: string, address: string, ranks = 1): Worker {
   return {
     id,
     transport: { tcp: address },
@@ -22,7 +23,7 @@ export function workerAt(id: string, address: string): Worker {
     publishesKvEvents: false,
     hasLocalIndexer: false,
     dataParallelStartRank: 0,
-    dataParallelSize: 1,
+    dataParallelSize: ranks,
     deviceType: undefined,
     taints: [],
   };
@@ -36,6 +37,8 @@ class CountingPlacer implements Placer {
   /** Requests that wait for `open`. */
   waiting = 0;
   prefill: Placement['prefill'];
+  /** Rank of every worker. */
+  dpRank: number | undefined = 1;
   failure: ServeError | undefined;
   readonly #workers: readonly Worker[];
   #gate: Promise<void> | undefined;
@@ -71,7 +74,7 @@ class CountingPlacer implements Placer {
     let hasBegun = false;
     let isReleased = false;
     return {
-      decode: { worker, dpRank: 1 },
+      decode: { worker, dpRank: this.dpRank },
       prefill: this.prefill,
       others,
       promptTokens: 7,
@@ -90,12 +93,17 @@ class CountingPlacer implements Placer {
 interface BedOptions extends TestAppOptions {
   readonly workers?: readonly Worker[];
   readonly fallbacks?: number;
+  /** Ports of the endpoints. @default 8000 */
+  readonly ports?: readonly number[];
+  /** @default 30 minutes */
+  readonly silenceMsMax?: number;
   readonly settings?: Partial<HttpSettings>;
 }
 
 /** A picker on a port, before scripted workers. */
 export async function startPicker(options: BedOptions = {}) {
   const { workers = [workerAt('a1', '10.0.0.1:7/x'), workerAt('b2', '10.0.0.2:7/x')], fallbacks = 0 } = options;
+  const { ports = [8000], silenceMsMax = 1_800_000, clock = systemClock } = options;
   const metrics = createFrontendMetrics({ clock: systemClock });
   const { app, deps, lifecycle, lines } = createTestApp({ metrics, ...options });
   const placer = new CountingPlacer(workers);
@@ -108,8 +116,11 @@ export async function startPicker(options: BedOptions = {}) {
       settings: deps.settings,
       responseStore: deps.responseStore,
       bodies: deps.bodies,
-      endpoints: new Endpoints(8000),
+      endpoints: new Endpoints(ports),
       fallbacks,
+      sent: new SentRequests(),
+      clock,
+      silenceMsMax,
       random: systemRandom,
       logger: deps.logger,
       metrics: createPickerMetrics(metrics.registry),

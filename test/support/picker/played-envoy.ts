@@ -196,9 +196,24 @@ export class PlayedStream {
     headers: Readonly<Record<string, string>> = {},
     served?: string,
   ): Promise<string> {
+    await this.respondHead(status, headers, served, chunks.length === 0);
+    let body = '';
+    for (const [index, chunk] of chunks.entries()) {
+      body += await this.respondPart(chunk, index === chunks.length - 1);
+    }
+    return body;
+  }
+
+  /** Plays the head of the endpoint's answer. @param served endpoint that answers. @default Envoy does not say */
+  async respondHead(
+    status: number,
+    headers: Readonly<Record<string, string>> = {},
+    served?: string,
+    endOfStream = false,
+  ): Promise<void> {
     const all = { ':status': String(status), 'content-type': 'application/json', ...headers };
     this.send({
-      request: { case: 'responseHeaders', value: { headers: headersOf(all), endOfStream: chunks.length === 0 } },
+      request: { case: 'responseHeaders', value: { headers: headersOf(all), endOfStream } },
       ...(served === undefined
         ? {}
         : {
@@ -208,11 +223,6 @@ export class PlayedStream {
           }),
     });
     expectStep(await this.next(), 'responseHeaders');
-    let body = '';
-    for (const [index, chunk] of chunks.entries()) {
-      body += await this.respondPart(chunk, index === chunks.length - 1);
-    }
-    return body;
   }
 
   /** Plays a part of the answer's body, and resolves with what goes to the client. */

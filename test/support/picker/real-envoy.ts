@@ -13,8 +13,8 @@ interface EnvoyOptions {
   readonly pickerPort: number;
   /** Whether the picker serves TLS. Its certificate is not verified, as gateways do. */
   readonly isSecure: boolean;
-  readonly requestMode: 'FULL_DUPLEX_STREAMED' | 'BUFFERED';
-  readonly responseMode: 'FULL_DUPLEX_STREAMED' | 'STREAMED';
+  readonly requestMode: 'FULL_DUPLEX_STREAMED' | 'BUFFERED' | 'NONE';
+  readonly responseMode: 'FULL_DUPLEX_STREAMED' | 'STREAMED' | 'NONE';
 }
 
 /** An Envoy that asks a picker for the endpoint of each request. */
@@ -78,6 +78,7 @@ function configOf(port: number, { pickerPort, isSecure, requestMode, responseMod
   const manager = {
     '@type': `${EXT}.filters.network.http_connection_manager.v3.HttpConnectionManager`,
     stat_prefix: 'gateway',
+    preserve_external_request_id: true,
     route_config: {
       virtual_hosts: [
         {

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, it } from 'vitest';
 import { BodySendMode } from '../../../../shared/grpc/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 import { startPicker, workerAt } from '../../../support/picker/picker-bed.ts';
-import type { PlayedRequest } from '../../../support/picker/played-envoy.ts';
+import type { PlayedRequest, PlayedStream } from '../../../support/picker/played-envoy.ts';
 
 const { BUFFERED, BUFFERED_PARTIAL, FULL_DUPLEX_STREAMED, NONE, STREAMED } = BodySendMode;
 
@@ -75,17 +75,36 @@ describe('a request at the endpoint picker', () => {
     expect(picker.placer).toMatchObject({ begun: 1, released: 1 });
   });
 
-  it('holds its worker until the gateway leaves, if the gateway shows no body of the answer', async () => {
+  it.each([
+    ['ends its side', (stream: PlayedStream) => stream.halfClose()],
+    ['cancels, as Envoy does', (stream: PlayedStream) => stream.cancel()],
+  ])('holds its worker until the gateway %s, if it shows no body of the answer', async (_, leave) => {
     const picker = await start();
     const stream = picker.envoy.open();
     await stream.request(chat({ modes: { request: FULL_DUPLEX_STREAMED, response: NONE } }));
-    stream.send({ request: { case: 'responseHeaders', value: {} } });
-    await stream.next();
+    await stream.respondHead(200);
     expect(picker.placer.released).toBe(0);
-    stream.halfClose();
-    expect(await stream.over).toMatchObject({ code: 0 });
+    leave(stream);
+    await stream.over;
+    await waitUntil(() => picker.placer.released === 1, { what: 'a free worker' });
+    expect(completed(picker)).toMatchObject([{ status: 200 }]);
+  });
+
+  it('frees its worker at the head of a whole answer, if the gateway shows no body of the answer', async () => {
+    const picker = await start();
+    const stream = picker.envoy.open();
+    await stream.request(chat({ modes: { request: FULL_DUPLEX_STREAMED, response: NONE } }));
+    await stream.respondHead(200, { 'content-length': '20' });
     expect(picker.placer.released).toBe(1);
     expect(completed(picker)).toMatchObject([{ status: 200 }]);
+  });
+
+  it('counts its prompt as computed at the head of a stream, if the gateway shows no body of the answer', async () => {
+    const picker = await start();
+    const stream = picker.envoy.open();
+    await stream.request(chat({ modes: { request: FULL_DUPLEX_STREAMED, response: NONE } }));
+    await stream.respondHead(200);
+    expect(picker.placer).toMatchObject({ begun: 1, released: 0 });
   });
 
   it('logs the usage that the answer reports, whole or streamed', async () => {
@@ -144,6 +163,15 @@ describe('a request at the endpoint picker', () => {
     expect(routed).toMatchObject({ headers: { 'x-gateway-destination-endpoint': '10.0.0.2:8000' } });
   });
 
+  it.each(['[fd00::2]', 'fd00::2', '[fd00::2]:8000', '[fd00:0:0:0::2]', 'fd00:0000::0002', '[fd00:0::2]:8000'])(
+    'stays within the subset %s',
+    async (subset) => {
+      const picker = await start({ workers: [workerAt('a1', '[fd00::1]:7/x'), workerAt('b2', '[fd00::2]:7/x')] });
+      const routed = await picker.envoy.open().request(chat({ subset }));
+      expect(routed).toMatchObject({ headers: { 'x-gateway-destination-endpoint': '[fd00::2]:8000' } });
+    },
+  );
+
   it.each([[[]], ['10.0.0.7:8000'], [['10.0.0.1:9']]])(
     'is refused with 503 if no worker is in the subset %j',
     async (subset) => {
@@ -161,6 +189,33 @@ describe('a request at the endpoint picker', () => {
     expect(routed).toMatchObject({ headers: { 'x-gateway-destination-endpoint': '[fd00::2]:8000' } });
   });
 
+  it.each([
+    [0, '10.0.0.1:8000'],
+    [1, '10.0.0.1:8001'],
+    [undefined, '10.0.0.1:8000'],
+  ])('goes to the port of rank %s if each rank has a port', async (dpRank, endpoint) => {
+    const picker = await start({ ports: [8000, 8001, 8002], workers: [workerAt('a1', '10.0.0.1:7/x', 2)] });
+    picker.placer.dpRank = dpRank;
+    picker.placer.prefill = { worker: workerAt('ff', '10.0.0.9:7/x', 3), dpRank: 2 };
+    const routed = await picker.envoy.open().request(chat());
+    const headers = { 'x-gateway-destination-endpoint': endpoint, 'x-prefiller-host-port': '10.0.0.9:8002' };
+    expect(routed).toMatchObject({ headers });
+  });
+
+  it('goes to no worker that has more ranks than there are ports', async () => {
+    const workers = [workerAt('a1', '10.0.0.1:7/x', 3), workerAt('b2', '10.0.0.2:7/x', 2)];
+    const picker = await start({ ports: [8000, 8001], workers });
+    const routed = await picker.envoy.open().request(chat());
+    expect(routed).toMatchObject({ headers: { 'x-gateway-destination-endpoint': '10.0.0.2:8001' } });
+  });
+
+  it('goes to no worker of whose ports some are outside the subset', async () => {
+    const workers = [workerAt('a1', '10.0.0.1:7/x', 2), workerAt('b2', '10.0.0.2:7/x', 2)];
+    const picker = await start({ ports: [8000, 8001], workers });
+    const routed = await picker.envoy.open().request(chat({ subset: '10.0.0.1:8001,10.0.0.2:8000,10.0.0.2:8001' }));
+    expect(routed).toMatchObject({ headers: { 'x-gateway-destination-endpoint': '10.0.0.2:8001' } });
+  });
+
   it('names further endpoints if the settings ask for them', async () => {
     const workers = [1, 2, 3, 4].map((at) => workerAt(`a${at}`, `10.0.0.${at}:7/x`));
     const picker = await start({ workers, fallbacks: 2 });
@@ -172,11 +227,14 @@ describe('a request at the endpoint picker', () => {
     });
   });
 
-  it('counts an answer that came from another endpoint', async () => {
+  it('frees its worker when another endpoint begins to answer, and counts such answers', async () => {
     const picker = await start();
     const stream = picker.envoy.open();
     await stream.request(chat());
-    await stream.respond(200, ['{}'], {}, '10.0.0.2:8000');
+    await stream.respondHead(200, {}, '10.0.0.2:8000');
+    expect(picker.placer).toMatchObject({ placed: 1, released: 1 });
+    await stream.respondPart('{}', true);
+    expect(completed(picker)).toMatchObject([{ status: 200 }]);
     expect(picker.metric('stator_endpoint_picker_served_elsewhere_total ')).toEqual([
       'stator_endpoint_picker_served_elsewhere_total 1',
     ]);

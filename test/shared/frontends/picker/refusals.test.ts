@@ -25,7 +25,9 @@ function ask(more: Partial<PlayedRequest> = {}): PlayedRequest {
 }
 
 const BUFFERED = { request: BodySendMode.BUFFERED, response: BodySendMode.BUFFERED };
+const NO_BODY = { ...BUFFERED, request: BodySendMode.NONE };
 const ANTHROPIC = '/v1/messages';
+const VERSION = { 'anthropic-version': '2023-06-01' };
 
 describe('the endpoint picker refuses', () => {
   it.each([
@@ -50,6 +52,24 @@ describe('the endpoint picker refuses', () => {
     const refused = await picker.envoy.open().request(ask({ path }));
     expect(refused).toMatchObject({ kind: 'refused', status: 429, headers: { 'retry-after': '3' } });
     expect(JSON.parse((refused as { body: string }).body)).toMatchObject(body);
+  });
+
+  it.each([
+    ['a mode that shows no body', ask({ path: ANTHROPIC, modes: NO_BODY }), 500, 'api_error'],
+    ['a count of tokens without an endpoint', ask({ path: `${ANTHROPIC}/count_tokens` }), 503, 'overloaded_error'],
+    ['models without an endpoint', { method: 'GET', path: '/v1/models', headers: VERSION }, 503, 'overloaded_error'],
+  ])("%s in Anthropic's form to clients of Anthropic's API", async (_, asked, status, type) => {
+    const picker = await start({
+      workers: [],
+      settings: { anthropic: { isEnabled: status === 500, stripsPreamble: false } },
+    });
+    const stream = picker.envoy.open();
+    stream.sendHead(asked);
+    const { response } = await stream.next();
+    const refused = response.case === 'immediateResponse' ? response.value : undefined;
+    expect(refused).toMatchObject({ status: { code: status } });
+    const error = { type, message: expect.any(String) };
+    expect(JSON.parse(Buffer.from(refused?.body ?? []).toString())).toMatchObject({ type: 'error', error });
   });
 
   it('with 503 as long as no worker is there', async () => {

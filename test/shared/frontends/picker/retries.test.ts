@@ -1,0 +1,69 @@
+import { afterEach, describe, expect, it } from 'vitest';
+import { startPicker } from '../../../support/picker/picker-bed.ts';
+import type { PlayedRequest } from '../../../support/picker/played-envoy.ts';
+
+type Picker = Awaited<ReturnType<typeof startPicker>>;
+const opened: Picker[] = [];
+
+async function start(): Promise<Picker> {
+  const picker = await startPicker();
+  opened.push(picker);
+  return picker;
+}
+
+afterEach(async () => {
+  for (const each of opened.splice(0)) await each.close();
+});
+
+function ask(headers: Readonly<Record<string, string>>, text = 'hi'): PlayedRequest {
+  const body = JSON.stringify({ model: 'm', max_tokens: 4, messages: [{ role: 'user', content: text }] });
+  return { path: '/v1/chat/completions', headers: { 'content-type': 'application/json', ...headers }, body };
+}
+
+const ID = { 'x-request-id': 'r-1' };
+
+describe('a request that a gateway sends again with the same id', () => {
+  it('frees the place of the first try, whose stream is still open', async () => {
+    const picker = await start();
+    const [first, second] = [picker.envoy.open(), picker.envoy.open()];
+    await first.request(ask(ID));
+    await second.request(ask(ID));
+    expect(picker.placer).toMatchObject({ placed: 2, released: 1 });
+    expect(picker.metric('stator_endpoint_picker_sent_again_total ')).toEqual([
+      'stator_endpoint_picker_sent_again_total 1',
+    ]);
+    first.cancel();
+    await first.over;
+    await second.respond(200, ['{}']);
+    expect(picker.placer).toMatchObject({ placed: 2, released: 2 });
+  });
+
+  it('frees each earlier try once, and keeps the last', async () => {
+    const picker = await start();
+    for (let tries = 1; tries <= 4; tries++) {
+      await picker.envoy.open().request(ask(ID));
+      expect(picker.placer).toMatchObject({ placed: tries, released: tries - 1 });
+    }
+  });
+
+  it.each([
+    ['another id', ask({ 'x-request-id': 'r-2' })],
+    ['no id', ask({})],
+    ['another body', ask(ID, 'ho')],
+    ['other credentials', ask({ ...ID, authorization: 'Bearer other' })],
+  ])('is another request if it has %s', async (_, other) => {
+    const picker = await start();
+    await picker.envoy.open().request(ask(ID));
+    await picker.envoy.open().request(other);
+    expect(picker.placer).toMatchObject({ placed: 2, released: 0 });
+  });
+
+  it('is another request if the first one is being answered', async () => {
+    const picker = await start();
+    const first = picker.envoy.open();
+    await first.request(ask(ID));
+    await first.respondHead(200);
+    await picker.envoy.open().request(ask(ID));
+    expect(picker.placer).toMatchObject({ placed: 2, released: 0 });
+  });
+});
