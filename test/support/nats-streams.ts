@@ -12,3 +12,12 @@ export async function deleteStreams(url: string): Promise<void> {
   for (const { config } of await manager.streams.list().next()) await manager.streams.delete(config.name);
   await connection.close();
 }
+
+/** Returns the bytes that each JetStream stream of a server reserves, by its name. */
+export async function streamSizes(url: string): Promise<Readonly<Record<string, number>>> {
+  const connection = await connect({ servers: url });
+  const manager = await jetstreamManager(connection);
+  const streams = await manager.streams.list().next();
+  await connection.close();
+  return Object.fromEntries(streams.map(({ config }) => [config.name, config.max_bytes]));
+}

@@ -82,5 +82,12 @@ export function apiCodeOf(error: unknown): number | undefined {
 }
 
 export const STREAM_NOT_FOUND = 10059;
+/** A stream of that name exists with other settings. */
+export const OTHER_STREAM_EXISTS = 10058;
+/**
+ * JetStream has too little storage left for what a stream reserves: the server, the account, the account's limit for
+ * one stream, or every server of the cluster that could take a replica.
+ */
+export const NO_STORAGE: ReadonlySet<number | undefined> = new Set([10047, 10002, 10122, 10005]);
 export const MESSAGE_NOT_FOUND = 10037;
 export const WRONG_LAST_SEQUENCE = 10071;

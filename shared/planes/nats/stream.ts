@@ -2,7 +2,15 @@ import type { JetStreamManager, StreamInfo } from '@nats-io/jetstream';
 import type { NatsConnection, Subscription } from '@nats-io/nats-core';
 import type { Timer } from '../../clock/index.ts';
 import { untilAborted } from '../../concurrency/index.ts';
-import { apiCodeOf, type JetStreamAccess, loadNatsCore, openJetStream, STREAM_NOT_FOUND } from './library.ts';
+import {
+  apiCodeOf,
+  type JetStreamAccess,
+  loadNatsCore,
+  NO_STORAGE,
+  OTHER_STREAM_EXISTS,
+  openJetStream,
+  STREAM_NOT_FOUND,
+} from './library.ts';
 import { NatsMessage } from './messages.ts';
 import type { NatsConnections, NatsStreamFacts, NatsStreamSettings } from './types.ts';
 
@@ -13,6 +21,8 @@ const SILENT_BEATS_MAX = 3;
 /** Number of heartbeats after which the server removes the consumer of a lost reader. */
 const FORGOTTEN_BEATS = 6;
 const NS_PER_MS = 1_000_000;
+/** Smallest stream that takes the place of one for which there is no storage: that of `STATOR_NATS_STREAM_MAX_MB`. */
+const SMALL_BYTES_MIN = 16 * 2 ** 20;
 
 interface StreamMessage {
   readonly sequence: number;
@@ -256,13 +266,42 @@ export class NatsStream {
   }
 
   async #ensure(manager: JetStreamManager): Promise<StreamInfo> {
-    const { name, subject, replicas, bytesMax, ageMsMax } = this.#settings;
+    const { name, bytesMax } = this.#settings;
     try {
       return await manager.streams.info(name);
     } catch (error) {
       if (apiCodeOf(error) !== STREAM_NOT_FOUND) throw error;
     }
-    // If another process has just added the stream with the same settings, the answer is as if this process had.
+    try {
+      return await this.#add(manager, bytesMax);
+    } catch (error) {
+      // Another process has made a smaller one meanwhile.
+      if (apiCodeOf(error) === OTHER_STREAM_EXISTS) return manager.streams.info(name);
+      if (!NO_STORAGE.has(apiCodeOf(error)) || bytesMax / 2 < SMALL_BYTES_MIN) throw error;
+    }
+    return this.#addSmaller(manager, bytesMax / 2);
+  }
+
+  /**
+   * Creates the stream with as much storage as there is, and gives half of that back: a stream reserves its size, and
+   * other streams need storage, too.
+   */
+  async #addSmaller(manager: JetStreamManager, bytesMax: number): Promise<StreamInfo> {
+    const { name } = this.#settings;
+    for (let bytes = Math.floor(bytesMax); ; bytes = Math.floor(bytes / 2)) {
+      try {
+        const info = await this.#add(manager, bytes);
+        return bytes / 2 < SMALL_BYTES_MIN ? info : manager.streams.update(name, { max_bytes: Math.floor(bytes / 2) });
+      } catch (error) {
+        if (apiCodeOf(error) === OTHER_STREAM_EXISTS) return manager.streams.info(name);
+        if (!NO_STORAGE.has(apiCodeOf(error)) || bytes / 2 < SMALL_BYTES_MIN) throw error;
+      }
+    }
+  }
+
+  /** Creates the stream. If another process has just added it with the same settings, the answer is the same. */
+  #add(manager: JetStreamManager, bytesMax: number): Promise<StreamInfo> {
+    const { name, subject, replicas, ageMsMax } = this.#settings;
     return manager.streams.add({
       name,
       subjects: [subject],

@@ -3,7 +3,7 @@ import { seededRandom, systemClock } from '../../../../shared/clock/index.ts';
 import { createNatsEventPlane, type EventPlane, type EventScope, NatsClient } from '../../../../shared/planes/index.ts';
 import { LogHearing } from '../../../contract/planes/event-log.contract.ts';
 import { hasNatsServer, type NatsServer, startNatsServer, waitUntil } from '../../../support/index.ts';
-import { deleteStreams } from '../../../support/nats-streams.ts';
+import { deleteStreams, streamSizes } from '../../../support/nats-streams.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 
 const SCOPE: EventScope = { kind: 'component', namespace: 'dynamo', component: 'backend' };
@@ -181,6 +181,23 @@ describe.runIf(hasNatsServer())('the NATS event plane', () => {
     publisher.publish('a');
     await waitUntil(() => heard.length === 1);
     await waitUntil(() => problems.some((problem) => problem.includes('storage')));
+  });
+
+  it('makes smaller logs if the store has no room for what they reserve, and says so', async () => {
+    server = await startNatsServer({ storeBytesMax: 100 * MIB });
+    const plane = open({ logBytesMax: 4096 * MIB });
+    for (const topic of [TOPIC, 'other-events']) {
+      const log = await plane.log!(SCOPE, topic, never);
+      expect((await log.state(never)).lastSequence).toBe(0);
+    }
+    const name = 'namespace-dynamo-component-backend';
+    expect(await streamSizes(server.url)).toEqual({
+      [`${name}-kv-events`]: 32 * MIB,
+      [`${name}-other-events`]: 32 * MIB,
+    });
+    const sized = (topic: string) =>
+      problems.filter((problem) => problem.includes(`${name}-${topic} is left as it is`));
+    await waitUntil(() => sized('kv-events').length === 1 && sized('other-events').length === 1);
   });
 
   it('makes a log again that was deleted, as soon as someone follows or the server comes back', async () => {
