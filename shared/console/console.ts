@@ -45,8 +45,7 @@ export class FleetConsole {
   readonly coldStarts: ColdStarts;
   readonly #clock: Clock;
   readonly #hours: Hours;
-  /** Workers that are stalled, by id. */
-  readonly #stalled = new Set<string>(); // bounded by the workers in discovery
+  readonly #stalled = { ids: new Set<string>(), changes: 0 }; // bounded by the workers in discovery
 
   constructor({ clock, kept, outputTokensOf }: ConsoleOptions) {
     this.#clock = clock;
@@ -55,8 +54,14 @@ export class FleetConsole {
     this.coldStarts = new ColdStarts(clock);
     this.observer = {
       ...this.log.observer,
-      workerStalled: (_model, workerId) => void this.#stalled.add(workerId),
-      workerRecovered: (_model, workerId) => void this.#stalled.delete(workerId),
+      workerStalled: (_model, workerId) => {
+        this.#stalled.ids.add(workerId);
+        this.#stalled.changes++;
+      },
+      workerRecovered: (_model, workerId) => {
+        this.#stalled.ids.delete(workerId);
+        this.#stalled.changes++;
+      },
     };
   }
 

@@ -19,6 +19,13 @@ export interface FrontendFacts {
   stage(): string;
 }
 
+/** Ids of workers that are silent. */
+export interface StalledIds {
+  readonly ids: ReadonlySet<string>;
+  /** Number of changes so far. */
+  readonly changes: number;
+}
+
 export interface FleetViewOptions {
   readonly clock: Clock;
   readonly directory: Pick<LiveModelDirectory, 'list' | 'instances'>;
@@ -29,7 +36,7 @@ export interface FleetViewOptions {
   /** Tells how far starts are. @default nothing does */
   readonly starts?: StartSource | undefined;
   /** Ids of workers that get no new requests, because they are silent. */
-  readonly stalled: ReadonlySet<string>;
+  readonly stalled: StalledIds;
   readonly facts: FrontendFacts;
 }
 
@@ -77,7 +84,10 @@ export class FleetView {
     const modelSources = models.map((model) => [model.name, [model, this.#figuresOf(model)] as const] as const);
     const changedModels = this.#models.show(new Map(modelSources), modelRow);
     const { byId: instances } = this.#instancesNow();
-    const changedWorkers = this.#workers.take({ models, loads: this.#loads, instances, stalled });
+    const changedWorkers = this.#workers.take({
+      ...{ models, loads: this.#loads, instances },
+      ...{ stalled: stalled.ids, stalledChanges: stalled.changes },
+    });
     return objectOf({
       at_ms: clock.wallMs(),
       stage: facts.stage(),

@@ -12,6 +12,8 @@ export interface WorkersNow {
   readonly loads: FleetLoads;
   readonly instances: ReadonlyMap<string, EndpointRecord>;
   readonly stalled: ReadonlySet<string>;
+  /** Number of changes of `stalled`. */
+  readonly stalledChanges: number;
 }
 
 /** Changes between two samples, as elements of JSON arrays. */
@@ -24,6 +26,7 @@ export interface ChangedWorkers {
   readonly gone: readonly string[];
 }
 
+type LoadSum = ReturnType<typeof loadOf>;
 type Place = Pick<ConsoleWorker, 'model' | 'pool'> & { readonly isStanding: boolean };
 
 /** A worker as it was sampled last. */
@@ -34,10 +37,24 @@ interface Shown {
   isStalled: boolean;
   load: WorkerLoad | undefined;
   /** Load as all viewers have it. */
-  loadText: string;
+  sum: LoadSum;
   /** Number of the sample that it was in. */
   sample: number;
 }
+
+/** One sample under way. */
+interface Round {
+  readonly now: WorkersNow;
+  readonly sample: number;
+  /** Whether the endpoints are those of the sample before. */
+  readonly hasSameInstances: boolean;
+  /** Workers that were seen. */
+  count: number;
+  readonly rows: string[];
+  readonly loads: string[];
+}
+
+const NO_CHANGE: ChangedWorkers = { rows: [], loads: [], gone: [] };
 
 /**
  * The workers that all viewers have. Loads change every second at busy workers, so a sample compares them without the
@@ -46,6 +63,7 @@ interface Shown {
 export class ShownWorkers {
   readonly #shown = new Map<string, Shown>(); // at most WORKERS_MAX
   #sample = 0;
+  #taken: WorkersNow | undefined;
   #leftOut = 0;
   #places = new Map<string, Place>(); // by model and pool
 
@@ -66,38 +84,66 @@ export class ShownWorkers {
   }
 
   /** Takes a new sample, and returns what has changed since the last one. */
-  take({ models, loads, instances, stalled }: WorkersNow): ChangedWorkers {
-    const sample = ++this.#sample;
-    const changed = { rows: [] as string[], loads: [] as string[] };
-    let count = 0;
+  take(now: WorkersNow): ChangedWorkers {
+    const before = this.#taken;
+    this.#taken = now;
+    if (before !== undefined && isSame(before, now)) return NO_CHANGE;
+    const round: Round = {
+      now,
+      sample: ++this.#sample,
+      hasSameInstances: now.instances === before?.instances,
+      count: 0,
+      rows: [],
+      loads: [],
+    };
     this.#leftOut = 0;
-    for (const model of models) {
+    for (const model of now.models) {
       if (model.name !== model.primaryName || model.baseModel !== undefined) continue;
       for (const { pool, workers, isStanding } of membersOf(model)) {
         const place = this.#placeOf(model.name, pool, isStanding);
-        for (const worker of workers) {
-          const { id } = worker;
-          const known = this.#shown.get(id);
-          if (known?.sample === sample) continue; // a member of two pools
-          if (known === undefined && this.#shown.size >= WORKERS_MAX) {
-            this.#leftOut++;
-            continue;
-          }
-          count++;
-          const isStalled = stalled.size > 0 && stalled.has(id);
-          const now = { worker, place, record: instances.get(id), isStalled, load: loads.get(id), sample };
-          if (known === undefined) this.#add(id, now, changed.rows);
-          else update(known, now, changed);
-        }
+        for (const worker of workers) this.#see(worker, place, round);
       }
     }
-    return { ...changed, gone: count === this.#shown.size ? [] : this.#dropOlder(sample) };
+    const { sample, count, rows, loads } = round;
+    return { rows, loads, gone: count === this.#shown.size ? [] : this.#dropOlder(sample) };
   }
 
-  #add(id: string, now: Omit<Shown, 'loadText'>, rows: string[]): void {
-    const shown = { ...now, loadText: loadTextOf(id, now.load) };
-    this.#shown.set(id, shown);
-    rows.push(JSON.stringify(rowOf(shown)));
+  /** Compares a worker with the sample before. It makes no object for one that has not changed. */
+  #see(worker: Worker, place: Place, round: Round): void {
+    const { now, sample } = round;
+    const { id } = worker;
+    const known = this.#shown.get(id);
+    if (known?.sample === sample) return; // a member of two pools
+    if (known === undefined && this.#shown.size >= WORKERS_MAX) {
+      this.#leftOut++;
+      return;
+    }
+    round.count++;
+    const isStalled = now.stalled.size > 0 && now.stalled.has(id);
+    const record = known !== undefined && round.hasSameInstances ? known.record : now.instances.get(id);
+    const load = now.loads.get(id);
+    if (
+      known === undefined ||
+      known.worker !== worker ||
+      known.place !== place ||
+      known.record !== record ||
+      known.isStalled !== isStalled ||
+      known.load?.isDraining !== load?.isDraining
+    ) {
+      this.#replace(known, { worker, place, record, isStalled, load, sum: loadOf(load), sample }, round.rows);
+      return;
+    }
+    known.sample = sample;
+    if (known.load === load) return;
+    known.load = load;
+    takeLoad(known, round.loads);
+  }
+
+  #replace(known: Shown | undefined, shown: Shown, rows: string[]): void {
+    const before = known === undefined ? '' : JSON.stringify(rowOf(known));
+    this.#shown.set(shown.worker.id, shown);
+    const row = JSON.stringify(rowOf(shown));
+    if (row !== before) rows.push(row);
   }
 
   #dropOlder(sample: number): readonly string[] {
@@ -118,36 +164,22 @@ export class ShownWorkers {
   }
 }
 
-/** Takes what is now known of a worker, and adds what viewers must learn of it. */
-function update(
-  shown: Shown,
-  now: Omit<Shown, 'loadText'>,
-  changed: { readonly rows: string[]; readonly loads: string[] },
-): void {
-  const { load } = shown;
-  const isSame =
-    shown.worker === now.worker &&
-    shown.place === now.place &&
-    shown.record === now.record &&
-    shown.isStalled === now.isStalled &&
-    load?.isDraining === now.load?.isDraining;
-  shown.sample = now.sample;
-  if (isSame && load === now.load) return;
-  const before = isSame ? '' : JSON.stringify(rowOf(shown));
-  Object.assign(shown, now);
-  const text = loadTextOf(now.worker.id, now.load);
-  if (!isSame) {
-    const row = JSON.stringify(rowOf(shown));
-    if (row !== before) changed.rows.push(row);
-  } else if (text !== shown.loadText) changed.loads.push(text);
-  shown.loadText = text;
+/** Whether nothing can have changed: workers that fall silent are noted in one set. */
+function isSame(before: WorkersNow, now: WorkersNow): boolean {
+  if (before.stalledChanges !== now.stalledChanges || before.instances !== now.instances) return false;
+  if (before.loads !== now.loads || before.models.length !== now.models.length) return false;
+  return before.models.every((model, at) => model === now.models[at]);
+}
+
+/** Adds the numbers of a worker if they are others than before. */
+function takeLoad(shown: Shown, loads: string[]): void {
+  const { requests, kv_blocks: blocks, prefill_tokens: tokens } = shown.sum;
+  const sum = loadOf(shown.load);
+  if (sum.requests === requests && sum.kv_blocks === blocks && sum.prefill_tokens === tokens) return;
+  shown.sum = sum;
+  loads.push(`[${JSON.stringify(shown.worker.id)},${sum.requests},${sum.kv_blocks},${sum.prefill_tokens}]`);
 }
 
 function rowOf({ worker, place, record, isStalled, load }: Shown): ConsoleWorker {
   return workerRow(worker, { ...place, record, isStalled, load });
-}
-
-function loadTextOf(id: string, load: WorkerLoad | undefined): string {
-  const { requests, kv_blocks: blocks, prefill_tokens: tokens } = loadOf(load);
-  return `[${JSON.stringify(id)},${requests},${blocks},${tokens}]`;
 }

@@ -1,6 +1,6 @@
 import type { ConsoleSources } from '../../shared/console/console.ts';
 import { FleetConsole, type OpenConsole } from '../../shared/console/index.ts';
-import type { FleetLoads } from '../../shared/discovery/index.ts';
+import type { EndpointRecord, FleetLoads } from '../../shared/discovery/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { VirtualClock } from './virtual-clock.ts';
 
@@ -33,6 +33,7 @@ export function openConsoleBed(
   let tell = (_: FleetLoads): void => {};
   let loads: FleetLoads = new Map();
   const drained: string[] = [];
+  const instances: readonly EndpointRecord[] = [];
   let watches = 0;
   const followers = new Set<() => void>();
   const open = console.open({
@@ -41,7 +42,7 @@ export function openConsoleBed(
         looks++;
         return models;
       },
-      instances: () => [],
+      instances: () => instances,
       follow: (follower) => {
         followers.add(follower);
         return () => void followers.delete(follower);
