@@ -61,10 +61,18 @@ export interface OneShotCommand {
 /** Every command that runs no process, in the order of `stator --help`. */
 export const ONE_SHOT_COMMANDS: Readonly<Record<string, OneShotCommand>> = {
   artifacts: {
-    about: 'Uploads the files of a model that frontends need to a bucket',
+    about: 'Uploads the files of a model that frontends need to a bucket, and fetches weights from one',
     load: async () => {
-      const { ARTIFACTS_HELP: help, runArtifacts } = await import('../../shared/commands/index.ts');
-      return { help, run: (argv) => runArtifacts(argv) };
+      const { ARTIFACTS_HELP: help, runArtifacts, UsageError } = await import('../../shared/commands/index.ts');
+      const stopped = new AbortController();
+      return {
+        help,
+        run: (argv, env, print) => {
+          // As the first process of a container, it would not end by the signal itself.
+          if (argv[0] === 'fetch') void stopSignal().then((why) => stopped.abort(new UsageError(`stopped (${why})`)));
+          return stayAlive(() => runArtifacts(argv, env, { clock: SYSTEM.clock, signal: stopped.signal, print }));
+        },
+      };
     },
   },
   keys: {

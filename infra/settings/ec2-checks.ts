@@ -13,6 +13,8 @@ export interface Around {
   readonly types: GivenTypes;
   /** Names of the zones of the network; undefined if the settings do not name them. */
   readonly zones: readonly string[] | undefined;
+  /** Disk of a node of EKS, GiB. */
+  readonly diskGib: number;
 }
 
 /** Returns everything that keeps a fleet from being deployed. */
@@ -82,7 +84,11 @@ function problemsOfGpus(name: string, { gpus }: GpuType, { engine }: Ec2FleetSet
   return [{ path: ['types', 0], message }];
 }
 
-function problemsOfEfa(types: readonly (readonly [string, GpuType])[], { efa }: Ec2FleetSettings): readonly Problem[] {
+/** Refuses types without EFA, or with different numbers of interfaces. */
+export function problemsOfEfa(
+  types: readonly (readonly [string, GpuType])[],
+  { efa }: Pick<Ec2FleetSettings, 'efa'>,
+): readonly Problem[] {
   if (!efa) return [];
   const most = types[0]?.[1].efaInterfaces;
   return types.flatMap(([name, { efaInterfaces }], at) => {
@@ -92,7 +98,9 @@ function problemsOfEfa(types: readonly (readonly [string, GpuType])[], { efa }: 
   });
 }
 
-function problemsOfMarket({ market, types, reservationId, endsAt, warmPool, max }: CapacityOption): readonly Problem[] {
+/** Refuses settings of a reservation in other markets, and markets without what they need. */
+export function problemsOfMarket(option: Omit<CapacityOption, 'zones'>): readonly Problem[] {
+  const { market, types, reservationId, endsAt, warmPool, max } = option;
   const problems: Problem[] = [];
   const refuse = (message: string, ...path: readonly string[]) => problems.push({ path, message });
   const isReserved = market === 'reservation' || market === 'capacity-block';

@@ -1,13 +1,21 @@
 import * as z from 'zod';
 import { Arguments, Environment } from './environment.ts';
-import { Engine, Generation, Pool, Replicas, SECS_MAX, WeightsKey, WeightsUri } from './fleet-parts.ts';
+import {
+  EndsAt,
+  Engine,
+  Generation,
+  Market,
+  Pool,
+  Replicas,
+  ReservationId,
+  SECS_MAX,
+  WeightBytes,
+  WeightsKey,
+  WeightsUri,
+} from './fleet-parts.ts';
 import { TypeName } from './gpu-types.ts';
 import { ModelName, Name } from './names.ts';
 import { ParameterName, RootDevice } from './ssm.ts';
-
-/** Ways in which EC2 sells machines. */
-export const MARKETS = ['on-demand', 'spot', 'reservation', 'capacity-block'] as const;
-type Market = (typeof MARKETS)[number];
 
 /** Machines of one option: its Auto Scaling group may have no more. */
 const MACHINES_MAX = 500;
@@ -22,27 +30,22 @@ const WarmPool = z.strictObject({
 const Option = z.strictObject({
   /** Types of machines, best first. All have the same number of GPUs, with the same memory per GPU. */
   types: z.array(TypeName).min(1).max(40),
-  market: z.enum(MARKETS).default('on-demand'),
+  market: Market,
   /** Zones in which the machines start: those that offer the types. @default all zones of the network */
   zones: z.array(z.string().min(1)).min(1).max(6).optional(),
   /** Reservation, or capacity block, that the machines use. */
-  reservationId: z
-    .string()
-    .regex(/^cr-[0-9a-f]{8,32}$/, 'must be the id of a capacity reservation, as cr-0123456789abcdef0')
-    .optional(),
+  reservationId: ReservationId,
   /** Most machines. */
   max: z.int().min(1).max(MACHINES_MAX),
   /** Prepared machines that wait beside those that serve. @default none */
   warmPool: WarmPool.optional(),
   /** Time at which a capacity block or a reservation ends, as 2027-01-31T11:30:00Z. */
-  endsAt: z.iso.datetime({ error: 'must be a time in UTC, as 2027-01-31T11:30:00Z' }).optional(),
+  endsAt: EndsAt,
 });
-
-const WEIGHT_BYTES_MAX = 10e12;
 
 const Weights = z.strictObject({
   uri: WeightsUri,
-  bytes: z.int().min(1).max(WEIGHT_BYTES_MAX),
+  bytes: WeightBytes,
   /** `stream`: the engine reads them from the bucket. `disk`: the machine fetches them before it starts the engine. */
   mode: z.enum(['stream', 'disk']).default('stream'),
   /** Key of KMS that encrypts the bucket. @default one of S3's own */
@@ -98,7 +101,7 @@ export type Ec2FleetSettings = z.infer<typeof Ec2Fleet>;
 export type CapacityOption = Ec2FleetSettings['options'][number];
 
 /** Returns the market as the metadata of machines name it: one in a reservation is an on-demand instance. */
-export function marketOf({ market }: Pick<CapacityOption, 'market'>): Exclude<Market, 'reservation'> {
+export function marketOf({ market }: Pick<CapacityOption, 'market'>): Exclude<CapacityOption['market'], 'reservation'> {
   return market === 'reservation' ? 'on-demand' : market;
 }
 

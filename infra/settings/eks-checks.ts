@@ -2,12 +2,22 @@ import {
   type Around,
   knownTypes,
   type Problem,
+  problemsOfEfa,
+  problemsOfMarket,
   problemsOfModel,
   problemsOfZoneNames,
   tagProblems,
 } from './ec2-checks.ts';
-import { type EksFleetSettings, type PodOption, workloadNamesOf } from './eks-fleets.ts';
-import type { GpuType } from './gpu-types.ts';
+import {
+  type EksFleetSettings,
+  isReserved,
+  modelsGibOf,
+  type PodOption,
+  placeOf,
+  SYSTEM_GIB,
+  workloadNamesOf,
+} from './eks-fleets.ts';
+import { type GpuType, typeOf } from './gpu-types.ts';
 
 /** Longest name of a workload: its pods have a label with it, and names that add 17 characters. */
 const WORKLOAD_NAME_MAX = 46;
@@ -23,24 +33,28 @@ const BY_MANIFEST: Readonly<Record<string, string>> = {
 /** Returns everything that keeps a fleet on EKS from being deployed. */
 export function problemsOfEksFleet(name: string, fleet: EksFleetSettings, around: Around): readonly Problem[] {
   const options = fleet.options.flatMap((option, at) =>
-    [...problemsOfTypes(option, fleet, around), ...problemsOfZoneNames(option.zones, around.zones)].map(
-      ({ path, message }) => ({ path: ['options', at, ...path], message }),
-    ),
+    problemsOfOption(option, fleet, around).map(({ path, message }) => ({ path: ['options', at, ...path], message })),
   );
   return [
     ...problemsOfName(name, fleet),
     ...problemsOfModel(fleet),
     ...options,
     ...problemsOfReplicas(fleet),
-    ...problemsOfWeights(fleet),
+    ...problemsOfWeights(fleet, around),
     ...problemsOfEnvironment(fleet),
     ...problemsOfArguments(fleet),
   ];
 }
 
 /** Returns what is odd about a fleet on EKS and can be deployed. */
-export function warningsOfEksFleet({ engine }: EksFleetSettings): readonly Problem[] {
-  return tagProblems(engine.image, 'pods');
+export function warningsOfEksFleet({ engine, options }: EksFleetSettings, isAutoMode: boolean): readonly Problem[] {
+  const reserved = isAutoMode ? options.findIndex(isReserved) : -1;
+  const message =
+    'from now on, no node of the cluster uses an open reservation that no option names, as Auto Mode does otherwise';
+  return [
+    ...tagProblems(engine.image, 'pods'),
+    ...(reserved === -1 ? [] : [{ path: ['options', reserved, 'reservationId'], message }]),
+  ];
 }
 
 /** Refuses a name that objects of Kubernetes cannot have. */
@@ -55,11 +69,42 @@ function problemsOfName(name: string, fleet: EksFleetSettings): readonly Problem
   return [{ path: [], message }];
 }
 
-function problemsOfTypes({ types }: PodOption, fleet: EksFleetSettings, around: Around): readonly Problem[] {
-  const known = knownTypes(types, around.types);
+function problemsOfOption(option: PodOption, fleet: EksFleetSettings, around: Around): readonly Problem[] {
+  return [
+    ...problemsOfTypes(option, fleet, around),
+    ...problemsOfMarket(option),
+    ...problemsOfZones(option, fleet),
+    ...problemsOfZoneNames(option.zones, around.zones),
+  ];
+}
+
+function problemsOfTypes(option: PodOption, fleet: EksFleetSettings, around: Around): readonly Problem[] {
+  const known = knownTypes(option.types, around.types);
   if ('problems' in known) return known.problems;
-  const [first] = known.facts;
-  return first === undefined ? [] : [...known.unequal, ...problemsOfGpus(...first, fleet)];
+  const [first, ...others] = known.facts;
+  if (first === undefined) return [];
+  const fabric = problemsOfEfa([first, ...others], fleet);
+  return [
+    ...known.unequal,
+    ...problemsOfGpus(...first, fleet),
+    ...(fabric.length > 0 ? fabric : problemsOfShares(option, fleet, around)),
+  ];
+}
+
+/** Refuses pods for which a node has no EFA interface left. */
+function problemsOfShares(option: PodOption, fleet: EksFleetSettings, { types }: Around): readonly Problem[] {
+  const [name = ''] = option.types;
+  const interfaces = typeOf(name, types)?.efaInterfaces ?? 0;
+  const { perNode } = placeOf(option, fleet, types);
+  if (!fleet.efa || interfaces >= perNode) return [];
+  const message = `${name}: has ${interfaces} EFA interfaces for the ${perNode} replicas of a node: efa: true needs one for each`;
+  return [{ path: ['types', 0], message }];
+}
+
+function problemsOfZones({ zones }: PodOption, { efa }: EksFleetSettings): readonly Problem[] {
+  if (!efa || zones?.length === 1) return [];
+  const found = zones === undefined ? 'is missing' : `has ${zones.length} entries`;
+  return [{ path: ['zones'], message: `${found}: efa: true needs one zone` }];
 }
 
 /** Refuses replicas that leave GPUs of a node idle. */
@@ -92,10 +137,33 @@ function problemsOfReplicas({ replicas, options }: EksFleetSettings): readonly P
   return [{ path: ['replicas', 'max'], message }];
 }
 
-function problemsOfWeights({ weights, engine }: EksFleetSettings): readonly Problem[] {
-  if (weights === undefined || engine.kind === 'vllm') return [];
-  const message = `engine.kind ${engine.kind} does not read weights from a bucket: put them into the image`;
-  return [{ path: ['weights'], message }];
+function problemsOfWeights(fleet: EksFleetSettings, around: Around): readonly Problem[] {
+  const { weights, engine } = fleet;
+  if (weights === undefined) return [];
+  if (weights.mode === 'disk') return problemsOfCopies(weights, fleet, around);
+  if (engine.kind === 'vllm') return [];
+  return [{ path: ['weights', 'mode'], message: `"stream": engine.kind ${engine.kind} allows "disk" only` }];
+}
+
+const GIB = 2 ** 30;
+
+/** Refuses weights that do not fit on the disk of a node, of which each pod has a part. */
+function problemsOfCopies(
+  { bytes }: NonNullable<EksFleetSettings['weights']>,
+  fleet: EksFleetSettings,
+  { types, diskGib }: Around,
+): readonly Problem[] {
+  if (bytes === undefined)
+    return [{ path: ['weights', 'bytes'], message: 'is missing: mode: "disk" needs the size of the weights' }];
+  const gib = Math.ceil(bytes / GIB);
+  return fleet.options.flatMap((option) => {
+    const { perNode } = placeOf(option, fleet, types);
+    const room = modelsGibOf(diskGib, perNode);
+    if (gib <= room) return [];
+    const least = gib * perNode + SYSTEM_GIB;
+    const message = `${bytes}: are ${gib} GiB, and a pod of ${option.types[0]} has ${room}: raise eks.diskGib to ${least}`;
+    return [{ path: ['weights', 'bytes'], message }];
+  });
 }
 
 function problemsOfEnvironment({ environment }: EksFleetSettings): readonly Problem[] {

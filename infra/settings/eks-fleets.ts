@@ -1,14 +1,31 @@
 import * as z from 'zod';
 import { optionIdOf } from './ec2-fleets.ts';
 import { Arguments, Environment } from './environment.ts';
-import { Engine, Generation, Pool, REPLICAS_MAX, Replicas, SECS_MAX, WeightsKey, WeightsUri } from './fleet-parts.ts';
+import {
+  EndsAt,
+  Engine,
+  Generation,
+  Market,
+  Pool,
+  REPLICAS_MAX,
+  Replicas,
+  ReservationId,
+  SECS_MAX,
+  WeightBytes,
+  WeightsKey,
+  WeightsUri,
+} from './fleet-parts.ts';
 import { type GivenTypes, TypeName, typeOf } from './gpu-types.ts';
 import { ModelName } from './names.ts';
 
 const Option = z.strictObject({
   /** Types of nodes. All have the same number of GPUs, with the same memory per GPU. */
   types: z.array(TypeName).min(1).max(40),
-  market: z.enum(['on-demand', 'spot']).default('on-demand'),
+  market: Market,
+  /** Reservation, or capacity block, that its nodes use. */
+  reservationId: ReservationId,
+  /** Time at which a capacity block or a reservation ends, as 2027-01-31T11:30:00Z. */
+  endsAt: EndsAt,
   /** Zones in which its nodes start. @default all zones of the network */
   zones: z.array(z.string().min(1)).min(1).max(6).optional(),
   /** Most replicas of the model on these nodes. */
@@ -16,8 +33,12 @@ const Option = z.strictObject({
 });
 
 const Weights = z.strictObject({
-  /** Folder from which the engine reads the weights while it starts. */
+  /** Folder of the weights. */
   uri: WeightsUri,
+  /** `stream`: the engine reads the folder. `disk`: each pod copies it to the disk of its node first. */
+  mode: z.enum(['stream', 'disk']).default('stream'),
+  /** Needed for `mode: 'disk'`. */
+  bytes: WeightBytes.optional(),
   /** Key of KMS that encrypts the bucket. @default one of S3's own */
   keyArn: WeightsKey,
 });
@@ -33,7 +54,7 @@ export const EksFleet = z.strictObject({
   generation: Generation,
   /** `gpusPerReplica` above the GPUs of a node makes a replica of several nodes. */
   engine: Engine,
-  /** Weights of the model, for vLLM. @default none: the image has them, or the engine downloads them */
+  /** Weights of the model. @default none: the image has them, or the engine downloads them */
   weights: Weights.optional(),
   /** Ways to get nodes. The first that has room is taken; the later ones make up for what it lacks. */
   options: z.array(Option).min(1).max(8),
@@ -45,6 +66,13 @@ export const EksFleet = z.strictObject({
   startSecs: z.int().min(30).max(SECS_MAX).default(600),
   /** Longest time that running answers get when their pod ends. */
   drainSecs: z.int().min(0).max(SECS_MAX).default(300),
+  /** Gives pods the EFA interfaces of their node. All nodes are then in one zone. */
+  efa: z.boolean().default(false),
+  /**
+   * Pods claim their GPUs by a ResourceClaimTemplate of the class `gpu.nvidia.com`, and do not count them as
+   * `nvidia.com/gpu`.
+   */
+  gpuClaims: z.boolean().default(false),
   /** Further settings of the workers, by their variables. */
   environment: Environment,
   /** Further settings of the workers that have only a flag. */
@@ -87,6 +115,19 @@ export function placeOf(
   const nodes = Math.max(1, Math.ceil(engine.gpusPerReplica / gpusPerNode));
   const gpusPerPod = Math.ceil(engine.gpusPerReplica / nodes);
   return { nodes, gpusPerPod, perNode: Math.max(1, Math.floor(gpusPerNode / gpusPerPod)), gpusPerNode };
+}
+
+/** GiB of a node's disk for its system, images and other files of pods. */
+export const SYSTEM_GIB = 64;
+
+/** Returns the GiB of a node's disk that each of its pods has for models. */
+export function modelsGibOf(diskGib: number, perNode: number): number {
+  return Math.floor((diskGib - SYSTEM_GIB) / perNode);
+}
+
+/** Whether the nodes of an option are reserved: then there are no spare ones for an update. */
+export function isReserved({ market }: Pick<PodOption, 'market'>): boolean {
+  return market === 'reservation' || market === 'capacity-block';
 }
 
 /** Returns the nodes that a number of replicas of an option takes. */

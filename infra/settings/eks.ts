@@ -21,6 +21,11 @@ const Cluster = z.strictObject({
    * rule of the security group lets it in.
    */
   endpoint: z.enum(['private', 'public']).default('private'),
+  /**
+   * Nodes of Auto Mode get the tag `stator:deployment`. Without a right of the cluster's role to set tags, no node
+   * starts. @default false
+   */
+  tagsNodes: z.boolean().default(false),
 });
 
 const Cidr = z.string().regex(/^(\d{1,3}\.){3}\d{1,3}\/\d{1,2}$/, 'must be a range of addresses, as 203.0.113.0/24');
@@ -58,7 +63,7 @@ export const Eks = z
 
 interface Placed {
   readonly eks: z.infer<typeof Eks>;
-  readonly fleets: Readonly<Record<string, { readonly kind: string }>>;
+  readonly fleets: Readonly<Record<string, { readonly kind: string; readonly gpuClaims?: boolean }>>;
   readonly network: { readonly vpc?: unknown };
 }
 
@@ -80,6 +85,7 @@ export function checkEks({ eks, fleets, network }: Placed, context: z.Refinement
     return;
   }
   if (cluster === undefined) {
+    refuseEarlyClaims({ eks, fleets }, context);
     if (!apply && admins.length === 0)
       refuse('is empty: without apply, someone must be let into the cluster to apply the manifests', 'admins');
     return;
@@ -87,7 +93,22 @@ export function checkEks({ eks, fleets, network }: Placed, context: z.Refinement
   if (network.vpc === undefined) refuse('needs network.vpc, the VPC of the cluster', 'cluster');
   if (cluster.nodes === 'karpenter' && cluster.nodeRole === undefined)
     refuse('is missing: nodes: karpenter needs the name of the role of its nodes', 'cluster', 'nodeRole');
+  if (cluster.nodes === 'karpenter' && cluster.tagsNodes)
+    refuse('is for nodes: auto-mode: Karpenter sets the tag by itself', 'cluster', 'tagsNodes');
   const made = { admins: admins.length > 0, publicCidrs: publicCidrs.length > 0, version: version !== undefined };
   for (const [key, isGiven] of Object.entries(made))
     if (isGiven) refuse('is for a cluster that the deployment makes, and cluster names one of yours', key);
+}
+
+/** First version of Kubernetes in which nodes of Auto Mode have the DRA driver of NVIDIA. */
+const CLAIMS_FROM = '1.36';
+
+/** Refuses claims of GPUs in a cluster whose nodes would have no driver for them. */
+function refuseEarlyClaims({ eks: { version }, fleets }: Pick<Placed, 'eks' | 'fleets'>, context: z.RefinementCtx) {
+  if (version === undefined || version >= CLAIMS_FROM) return; // versions have two digits behind the point
+  for (const [name, { gpuClaims }] of Object.entries(fleets)) {
+    if (gpuClaims !== true) continue;
+    const message = `true: needs Kubernetes ${CLAIMS_FROM} with Auto Mode, and eks.version is ${version}`;
+    context.addIssue({ code: 'custom', path: ['fleets', name, 'gpuClaims'], message });
+  }
 }

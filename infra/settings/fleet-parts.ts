@@ -43,6 +43,21 @@ export const WeightsKey = z
   .regex(/^arn:[a-z-]+:kms:[a-z0-9-]+:\d{12}:key\/[A-Za-z0-9-]+$/, 'must be the ARN of a key of KMS')
   .optional();
 
+/** Ways in which EC2 sells machines. */
+export const Market = z.enum(['on-demand', 'spot', 'reservation', 'capacity-block']).default('on-demand');
+
+/** Reservation, or capacity block, that machines use. */
+export const ReservationId = z
+  .string()
+  .regex(/^cr-[0-9a-f]{8,32}$/, 'must be the id of a capacity reservation, as cr-0123456789abcdef0')
+  .optional();
+
+/** Time at which a capacity block or a reservation ends, as 2027-01-31T11:30:00Z. */
+export const EndsAt = z.iso.datetime({ error: 'must be a time in UTC, as 2027-01-31T11:30:00Z' }).optional();
+
+/** Bytes of the weights of a model. */
+export const WeightBytes = z.int().min(1).max(10e12);
+
 /** Replicas that a planner may set. */
 export const Replicas = z.strictObject({
   min: z.int().min(0).max(REPLICAS_MAX).default(0),

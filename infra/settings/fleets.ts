@@ -64,6 +64,7 @@ interface Served {
   readonly fleets: z.infer<typeof Fleets>;
   readonly images: { readonly edge?: string | undefined };
   readonly instanceTypes: GivenTypes;
+  readonly eks: { readonly diskGib: number };
   readonly network: {
     readonly availabilityZones?: readonly string[] | undefined;
     readonly vpc?: { readonly availabilityZones: readonly string[] } | undefined;
@@ -108,9 +109,9 @@ type WithGpus = Exclude<Served['fleets'][string], { readonly kind: 'mock' }>;
 
 /** Refuses options that cannot be deployed, and a pool that another fleet has: its options belong to that fleet. */
 function checkGpus(name: string, fleet: WithGpus, given: Served, context: z.RefinementCtx): void {
-  const { instanceTypes: types, network } = given;
+  const { instanceTypes: types, network, eks } = given;
   const zones = network.vpc?.availabilityZones ?? network.availabilityZones;
-  const around = { types, zones };
+  const around = { types, zones, diskGib: eks.diskGib };
   const problems = fleet.kind === 'ec2' ? problemsOfFleet(fleet, around) : problemsOfEksFleet(name, fleet, around);
   for (const { path, message } of problems)
     context.addIssue({ code: 'custom', path: ['fleets', name, ...path], message });
@@ -139,8 +140,8 @@ export function namespacesOf({ fleets }: Pick<Served, 'fleets'>): { readonly DYN
 
 /**
  * Whether workers reach each other. Those that decode fetch blocks of the KV cache from those that have computed the
- * prompt. EFA lets machines send only within a group of machines that reach each other.
+ * prompt. EFA lets machines and nodes send only within a group of machines that reach each other.
  */
 export function passesBlocks({ fleets }: Pick<Served, 'fleets'>): boolean {
-  return Object.values(fleets).some((fleet) => fleet.pool === 'prefill' || (fleet.kind === 'ec2' && fleet.efa));
+  return Object.values(fleets).some((fleet) => fleet.pool === 'prefill' || (fleet.kind !== 'mock' && fleet.efa));
 }

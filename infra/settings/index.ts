@@ -10,6 +10,8 @@ export {
 export { warningsOfEksFleet } from './eks-checks.ts';
 export {
   type EksFleetSettings,
+  isReserved,
+  modelsGibOf,
   nodesOf,
   type PodOption,
   placeOf,

@@ -27,7 +27,7 @@ export class EksStack extends Stack {
     });
     this.cluster = new EksCluster(this, 'Cluster', {
       deployment: settings.name,
-      settings: settings.eks,
+      settings,
       network: data.network,
       encryptionKey: keyOf(this, settings),
       kubectl,

@@ -1,17 +1,23 @@
 import { basename, resolve } from 'node:path';
-import { bucketPlace, listArtifacts, openModel, pushFolder } from '../artifacts/index.ts';
+import { type BucketPlace, bucketPlace, listArtifacts, openModel, pushFolder } from '../artifacts/index.ts';
 import { type Clock, systemClock } from '../clock/index.ts';
 import { resolveConfig } from '../config/index.ts';
 import { openLogger } from '../telemetry/index.ts';
 import { parseFlags, UsageError } from './config.ts';
+import { fetchWeights } from './fetch-weights.ts';
 
 /** Lines of `stator artifacts --help`. */
 export const ARTIFACTS_HELP = `Usage: stator artifacts push MODEL [--bucket NAME]
        stator artifacts list [--bucket NAME]
+       stator artifacts fetch s3://BUCKET/FOLDER/ FOLDER
 
 Uploads the files of a model that frontends need to a bucket: configuration, tokenizer and chat template, but no
 weights. MODEL is a folder, or the id of a model on the Hugging Face Hub (ORG/NAME[@REVISION]). Each file is stored under its checksum, and files that exist already are skipped. A frontend can then open
 the model while no worker of it can be reached.
+
+fetch copies all files of a folder in a bucket, such as the weights of a model, to a folder of this machine. Files that
+are there already stay, and one that broke off goes on where it ended. If the folder has a file SHA256SUMS, as sha256sum
+writes it, the sums are checked.
 
   --bucket NAME     bucket (default: STATOR_ARTIFACTS_BUCKET)
   --json            prints one JSON object for each file
@@ -21,6 +27,14 @@ The AWS SDK finds credentials and region in its usual places. AWS_ENDPOINT names
 
 type Env = Readonly<Record<string, string | undefined>>;
 
+interface Surroundings {
+  readonly clock: Clock;
+  /** Ends `fetch`. @default nothing does */
+  readonly signal?: AbortSignal;
+  /** Prints a part of the text earlier. */
+  print(text: string): void;
+}
+
 /**
  * Runs `stator artifacts`; resolves with what it prints.
  * @throws UsageError for a mistake in its arguments, Error with one line when folder or bucket cannot be used
@@ -28,7 +42,7 @@ type Env = Readonly<Record<string, string | undefined>>;
 export async function runArtifacts(
   argv: readonly string[],
   env: Env = process.env,
-  clock: Clock = systemClock,
+  { clock, signal = new AbortController().signal, print }: Surroundings = { clock: systemClock, print: () => {} },
 ): Promise<string> {
   const { values, positionals } = parseFlags({
     args: [...argv],
@@ -36,24 +50,29 @@ export async function runArtifacts(
     options: { bucket: { type: 'string' }, json: { type: 'boolean' } },
   });
   const [verb, ...rest] = positionals;
+  if (verb === 'fetch') return await fetchWeights(rest, { place: placeOf(env), clock, print }, signal);
   const bucket = values.bucket ?? env.STATOR_ARTIFACTS_BUCKET;
   if (bucket === undefined || bucket === '')
     throw new UsageError('name a bucket with --bucket or STATOR_ARTIFACTS_BUCKET');
-  const place = bucketPlace({
-    awsEndpoint: env.AWS_ENDPOINT,
-    awsAllowHttp: env.AWS_ALLOW_HTTP === 'true',
-    awsRegion: env.AWS_REGION,
-  });
+  const place = placeOf(env);
   const show = values.json === true ? toJson : toLine;
   if (verb === 'list' && rest.length === 0) {
     return (await listArtifacts(bucket, place)).map(show).join('');
   }
   const [model] = rest;
   if (verb !== 'push' || model === undefined || rest.length > 1) {
-    throw new UsageError('stator artifacts takes push MODEL, or list');
+    throw new UsageError('stator artifacts takes push MODEL, list, or fetch ADDRESS FOLDER');
   }
   const pushed = await pushFolder(await folderOf(model, env, clock), bucket, place);
   return pushed.map(show).join('');
+}
+
+function placeOf(env: Env): BucketPlace {
+  return bucketPlace({
+    awsEndpoint: env.AWS_ENDPOINT,
+    awsAllowHttp: env.AWS_ALLOW_HTTP === 'true',
+    awsRegion: env.AWS_REGION,
+  });
 }
 
 /** Variables that choose the hub and its cache. */

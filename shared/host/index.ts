@@ -5,3 +5,4 @@
  * runs workers as containers or processes.
  */
 export { runHost } from './host-process.ts';
+export { syncWeights } from './weights/sync-weights.ts';

@@ -106,6 +106,11 @@ export const ACCEPTED: readonly Accepted[] = [
     reason: 'what EKS requires to run a cluster with Auto Mode',
   },
   {
+    rule: /-IAM5\[Resource::\*\]$/,
+    path: /^Cluster\/Cluster\/Role\/DefaultPolicy$/,
+    reason: 'what EKS requires to set tags on new machines, which have no names: conditions name the cluster',
+  },
+  {
     rule: /-IAM4\[Policy::.*(AmazonEKSWorkerNodeMinimalPolicy|AmazonEC2ContainerRegistryPullOnly)\]$/,
     path: /^Cluster\/NodeRole$/,
     reason: 'what Auto Mode requires of nodes, and nothing else',

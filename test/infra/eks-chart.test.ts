@@ -193,6 +193,7 @@ describe.skipIf(python === '')('each object of a manifest', () => {
       const karpenter = { cluster: { ...CLUSTER, nodes: 'karpenter' as const, nodeRole: 'Nodes' } };
       const deployments = [deployEks(), deployEks({ ...YOURS, eks: karpenter })];
       const all = deployments.flatMap((each) => ['Eks', 'Fleet-chat-a1', 'Fleet-large'].flatMap(each.objects));
+      all.push(...deployEks({ ...OURS, models: EKS_MODELS, fleets: { chat: SPECIAL } }).objects('Fleet-chat-a1'));
       const pods = all.flatMap(({ kind, metadata, spec }) =>
         kind === 'LeaderWorkerSet' ? podsOf(metadata.name, spec) : [],
       );
@@ -204,6 +205,15 @@ describe.skipIf(python === '')('each object of a manifest', () => {
     120_000,
   );
 });
+
+/** A fleet whose pods have everything that the example does without. */
+const SPECIAL: EksFleetConfig = {
+  ...CHAT,
+  gpuClaims: true,
+  efa: true,
+  weights: { uri: 's3://my-models/qwen3-32b/9216db5/', mode: 'disk', bytes: 60e9 },
+  options: [{ types: ['g6e.48xlarge'], zones: ['eu-west-1a'], max: 24 }],
+};
 
 /** Returns the pods of a group as objects that Kubernetes knows. */
 function podsOf(name: string, spec: KubeDocument['spec']): readonly KubeDocument[] {

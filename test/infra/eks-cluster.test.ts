@@ -65,6 +65,17 @@ describe('a cluster that the deployment makes', { timeout: 120_000 }, () => {
     });
   });
 
+  it('may set the tag of the deployment on what it creates for its nodes', () => {
+    const ofCluster = { 'aws:RequestTag/eks:eks-cluster-name': expect.stringMatching(/aws:PrincipalTag/) };
+    expect(statementsOf(eks, /^ClusterRole|^ClusterClusterRole/)).toMatchObject([
+      {
+        Action: ['ec2:CreateFleet', 'ec2:CreateLaunchTemplate', 'ec2:RunInstances'],
+        Condition: { StringEquals: ofCluster },
+      },
+      { Action: 'ec2:CreateNetworkInterface', Condition: { StringEquals: ofCluster } },
+    ]);
+  });
+
   it('is protected against deletion, as the data are', () => {
     const isProtected = (config: StatorConfig) => {
       const stacks = productionStacks(openApp(), config).node.children as Stack[];
@@ -97,12 +108,19 @@ describe('the manifest of a cluster', { timeout: 120_000 }, () => {
         subnetSelectorTerms: [0, 1, 2].map((at) => ({ id: `<stator:Subnet${at}>` })),
         securityGroupSelectorTerms: [{ id: '<stator:SecurityGroup0>' }, { id: '<stator:SecurityGroup1>' }],
         ephemeralStorage: { size: '300Gi', throughput: 1000, iops: 4000 },
+        tags: { 'stator:deployment': 'Stator' },
       },
     });
     const { Value: values } = ours.templates.Eks!.findOutputs('ManifestValues').ManifestValues!;
     const [, , , , , , , , , cluster, , workers] = (values as { 'Fn::Join': [string, object[]] })['Fn::Join'][1];
     expect(cluster).toEqual({ 'Fn::GetAtt': [expect.stringMatching(/^Cluster/), 'ClusterSecurityGroupId'] });
     expect(JSON.stringify(workers)).toMatch(/"StackName":"Stator-Data".*NetworkWorkerSecurityGroup/);
+  });
+
+  it('tags the nodes of Auto Mode in a cluster of yours only if its role may set tags', () => {
+    expect(yours.objects('Eks')[1]!.spec).not.toHaveProperty('tags');
+    const tagged = deployEks(withCluster({ tagsNodes: true })).objects('Eks')[1];
+    expect(tagged!.spec).toMatchObject({ tags: { 'stator:deployment': 'Stator' } });
   });
 
   it('has what Karpenter needs to start nodes in a cluster of yours', () => {

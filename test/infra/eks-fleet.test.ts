@@ -5,7 +5,15 @@ import { readSettings, type StatorConfig } from '../../infra/settings/index.ts';
 import { parsePlannerConfig } from '../../shared/planner/config.ts';
 import { readClusterFleets } from '../../shared/planner/kubernetes/cluster-fleet.ts';
 import type { ManifestContainer } from '../support/kube/manifests.ts';
-import { deployEks, EKS_MODELS, type EksFleetConfig, type KubeDocument, OURS, YOURS } from './eks-deployments.ts';
+import {
+  CLUSTER,
+  deployEks,
+  EKS_MODELS,
+  type EksFleetConfig,
+  type KubeDocument,
+  OURS,
+  YOURS,
+} from './eks-deployments.ts';
 import { openApp, productionStacks, productionTemplates, statementsOf } from './templates.ts';
 
 const CHAT = OURS.fleets?.chat as EksFleetConfig;
@@ -186,6 +194,197 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
     });
     const others = (objects: readonly KubeDocument[]) => objects.filter(({ kind }) => kind !== 'NodePool');
     expect(others(karpenter)).toEqual(others(yours));
+  });
+});
+
+describe('an option with reserved nodes', { timeout: 120_000 }, () => {
+  const reserved = {
+    types: ['g6e.12xlarge'],
+    market: 'reservation' as const,
+    reservationId: 'cr-0123456789abcdef0',
+    max: 4,
+  };
+  const block = {
+    types: ['p5.48xlarge'],
+    market: 'capacity-block' as const,
+    reservationId: 'cr-0fedcba9876543210',
+    endsAt: '2027-01-31T11:30:00Z',
+    max: 1,
+  };
+  const config: StatorConfig = {
+    ...OURS,
+    models: EKS_MODELS,
+    fleets: {
+      chat: { ...CHAT, options: [reserved, { types: ['g6e.12xlarge'], max: 4 }, block], replicas: { max: 9 } },
+    },
+  };
+  const deployed = deployEks(config);
+  const objects = deployed.objects('Fleet-chat-a1');
+
+  it('starts nodes only in its reservation, of which it has a class of its own', () => {
+    const classes = deployed.objects('Eks').filter(({ kind }) => kind === 'NodeClass');
+    expect(classes.map(({ metadata: { name }, spec }) => [name, spec.capacityReservationSelectorTerms])).toEqual([
+      ['stator-gpu', undefined],
+      ['chat-a1-0-on-demand', [{ id: 'cr-0123456789abcdef0' }]],
+      ['chat-a1-2-capacity-block', [{ id: 'cr-0fedcba9876543210' }]],
+    ]);
+    const capacityOf = ({ spec }: KubeDocument) => {
+      const { nodeClassRef, requirements } = (spec.template as { spec: Record<string, unknown> }).spec;
+      const found = (requirements as { key: string; values: string[] }[]).find(
+        ({ key }) => key === 'karpenter.sh/capacity-type',
+      );
+      return [(nodeClassRef as { name: string }).name, found?.values];
+    };
+    expect(ofKind(objects, 'NodePool').map(capacityOf)).toEqual([
+      ['chat-a1-0-on-demand', ['reserved']],
+      ['stator-gpu', ['on-demand']],
+      ['chat-a1-2-capacity-block', ['reserved']],
+    ]);
+  });
+
+  it('has no node for one more pod, so that an update ends one first', () => {
+    const [first, second] = ofKind(objects, 'Deployment');
+    const rollout = (rollingUpdate: object) => ({ strategy: { type: 'RollingUpdate', rollingUpdate } });
+    expect(first!.spec).toMatchObject(rollout({ maxUnavailable: 1, maxSurge: 0 }));
+    expect(second!.spec).toMatchObject(rollout({ maxUnavailable: 0, maxSurge: 1 }));
+    const [pool] = ofKind(objects, 'NodePool');
+    expect(pool!.spec).toMatchObject({ limits: { 'nvidia.com/gpu': '8' } });
+  });
+
+  it('is one that the planner leaves before Karpenter drains its nodes, ten minutes before EC2 ends them', () => {
+    const specs = podFleetsOf(readSettings(config, 'file'));
+    const [fleet] = readClusterFleets(JSON.stringify(specs), 'fleets').fleets;
+    expect(fleet?.pools.decode?.options).toMatchObject([
+      { id: '0-on-demand', market: 'on-demand', reservation: 'cr-0123456789abcdef0' },
+      { id: '1-on-demand' },
+      { id: '2-capacity-block', market: 'capacity-block', endsAt: '2027-01-31T11:20:00.000Z' },
+    ]);
+  });
+
+  it('warns that open reservations are used no longer, as Auto Mode has it', () => {
+    const { children } = productionStacks(openApp(), config).node;
+    Annotations.fromStack(children.find(({ node }) => node.id === 'Fleet-chat-a1') as never).hasWarning(
+      '*',
+      Match.stringLikeRegexp('^fleets.chat.options.0.reservationId: from now on'),
+    );
+  });
+});
+
+describe('pods that claim their GPUs', { timeout: 120_000 }, () => {
+  const objects = chat({ gpuClaims: true });
+
+  it('have a template of claims for each option, and count no GPUs as a resource', () => {
+    const [template] = ofKind(objects, 'ResourceClaimTemplate');
+    expect(template).toMatchObject({
+      apiVersion: 'resource.k8s.io/v1',
+      metadata: { name: 'chat-a1-0-on-demand', namespace: 'stator' },
+      spec: {
+        spec: { devices: { requests: [{ exactly: { deviceClassName: 'gpu.nvidia.com', count: 2 } }] } },
+      },
+    });
+    const pod = podOf(pick(objects, 'Deployment'));
+    expect(pod.spec).toMatchObject({
+      resourceClaims: [{ name: 'gpus', resourceClaimTemplateName: 'chat-a1-0-on-demand' }],
+    });
+    expect((pod.spec.containers[0] as unknown as { resources: object }).resources).toEqual({
+      requests: { cpu: '18000m', memory: '144Gi' },
+      limits: { memory: '144Gi' },
+      claims: [{ name: 'gpus' }],
+    });
+  });
+
+  it('get nodes up to a number of cores, because such nodes do not count their GPUs', () => {
+    expect(ofKind(objects, 'NodePool').map(({ spec }) => spec.limits)).toEqual([{ cpu: '240' }, { cpu: '864' }]);
+  });
+});
+
+describe('pods with EFA', { timeout: 120_000 }, () => {
+  const options = [{ types: ['p5.48xlarge'], zones: ['eu-west-1a'], max: 2 }];
+  const engine = { ...CHAT.engine, gpusPerReplica: 16 };
+  const deployed = deployEks({
+    ...OURS,
+    models: EKS_MODELS,
+    fleets: { chat: { ...CHAT, engine, options, replicas: { max: 2 }, efa: true } },
+  });
+
+  it('get all interfaces of their node, and no huge pages, for which no node would start', () => {
+    const set = pick(deployed.objects('Fleet-chat-a1'), 'LeaderWorkerSet');
+    const templates = set.spec.leaderWorkerTemplate as Record<'leaderTemplate' | 'workerTemplate', Pod>;
+    for (const pod of [templates.leaderTemplate, templates.workerTemplate]) {
+      expect(pod.spec.containers[0]).toMatchObject({ resources: { limits: { 'vpc.amazonaws.com/efa': 32 } } });
+      expect(JSON.stringify(pod)).not.toContain('hugepages');
+      expect(environmentOf(pod)).toMatchObject({ FI_EFA_USE_HUGE_PAGE: '0' });
+    }
+  });
+
+  it('share the interfaces of a node', () => {
+    const shared = chat({ efa: true, options: [{ types: ['g6e.48xlarge'], zones: ['eu-west-1a'], max: 24 }] });
+    expect(podOf(pick(shared, 'Deployment')).spec.containers[0]).toMatchObject({
+      resources: { limits: { 'nvidia.com/gpu': 2, 'vpc.amazonaws.com/efa': 1 } },
+    });
+  });
+
+  it('are in a security group whose members reach each other, in both directions', () => {
+    const { Data: data } = deployed.templates;
+    for (const [type, other] of [
+      ['AWS::EC2::SecurityGroupIngress', 'SourceSecurityGroupId'],
+      ['AWS::EC2::SecurityGroupEgress', 'DestinationSecurityGroupId'],
+    ] as const) {
+      const rules = Object.values(data!.findResources(type)).map(({ Properties }) => Properties);
+      const own = rules.filter(({ GroupId, IpProtocol, ...rest }) => {
+        return IpProtocol === '-1' && JSON.stringify(rest[other]) === JSON.stringify(GroupId);
+      });
+      expect(own, type).toHaveLength(1);
+    }
+  });
+});
+
+describe('pods that copy their weights', { timeout: 120_000 }, () => {
+  const weights = { uri: 's3://my-models/qwen3-32b/9216db5/', mode: 'disk' as const, bytes: 66e9 };
+  const pod = podOf(pick(chat({ weights }), 'Deployment'));
+
+  it('do so before their worker starts, and load them from there', () => {
+    const { initContainers } = pod.spec as unknown as { initContainers: readonly object[] };
+    expect(initContainers).toMatchObject([
+      {
+        name: 'weights',
+        image: CHAT.engine.image,
+        args: ['artifacts', 'fetch', weights.uri, '/models/weights'],
+        env: [
+          { name: 'AWS_REGION', value: '<stator:AWS_REGION>' },
+          { name: 'HOME', value: '/tmp' },
+        ],
+        securityContext: { readOnlyRootFilesystem: true, allowPrivilegeEscalation: false },
+        volumeMounts: [{ mountPath: '/tmp' }, { name: 'models', mountPath: '/models' }],
+      },
+    ]);
+    const { args } = pod.spec.containers[0];
+    expect(args).toContain('--model=/models/weights');
+    expect(args.join()).not.toContain('runai_streamer');
+    expect(pod.spec).toMatchObject({
+      volumes: expect.arrayContaining([{ name: 'models', emptyDir: { sizeLimit: '118Gi' } }]),
+    });
+  });
+
+  it('have the instance store of nodes that Karpenter starts, if that is large enough', () => {
+    const cluster = { ...CLUSTER, nodes: 'karpenter' as const, nodeRole: 'Nodes' };
+    const options = [
+      { types: ['g6e.12xlarge'], max: 2 },
+      { types: ['g6e.xlarge'], max: 2 },
+    ];
+    const engine = { ...CHAT.engine, gpusPerReplica: 1 };
+    const fleet = { ...CHAT, weights: { ...weights, bytes: 1e9 }, options, engine, replicas: { max: 4 } };
+    const deployed = deployEks({
+      ...YOURS,
+      models: EKS_MODELS,
+      eks: { cluster },
+      fleets: { chat: fleet },
+    });
+    const classes = deployed.objects('Eks').filter(({ kind }) => kind === 'EC2NodeClass');
+    expect(classes.map(({ metadata: { name }, spec }) => [name, spec.instanceStorePolicy])).toEqual([
+      ['stator-gpu', undefined],
+      ['chat-a1-0-on-demand', 'RAID0'],
+    ]);
   });
 });
 

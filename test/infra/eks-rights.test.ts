@@ -2,10 +2,11 @@ import { describe, expect, it } from 'vitest';
 import { podFleetsOf } from '../../infra/constructs/eks/pod-fleets.ts';
 import { readSettings } from '../../infra/settings/index.ts';
 import { readClusterFleets } from '../../shared/planner/kubernetes/cluster-fleet.ts';
+import type { ObjectStore } from '../support/kube/object-store.ts';
 import type { FakeWorkloads } from '../support/kube/workloads.ts';
 import { START_MS, startPodFleet } from '../support/planner/pod-fleet.ts';
 import { Rounds } from '../support/planner/rounds.ts';
-import { deployEks, OURS } from './eks-deployments.ts';
+import { deployEks, EKS_MODELS, type EksFleetConfig, OURS } from './eks-deployments.ts';
 
 interface Rule {
   readonly resources: readonly string[];
@@ -19,15 +20,19 @@ const OLD_MS = 240_000;
 const { fleets } = readClusterFleets(JSON.stringify(podFleetsOf(readSettings(OURS, 'file'))), 'fleets');
 
 /** Returns the rights of the planner in the manifest of a stack. */
-function rulesOf(stack: string): readonly Rule[] {
-  const role = deployEks()
+function rulesOf(stack: string, config = OURS): readonly Rule[] {
+  const role = deployEks(config)
     .objects(stack)
     .find(({ kind }) => kind === 'Role');
   return (role?.rules ?? []) as readonly Rule[];
 }
 
 /** Scales the fleet of a model from one worker to three and back, with the rights of its manifest only. */
-async function scale(model: string, rules: readonly Rule[], addWorkloads: (workloads: FakeWorkloads) => void) {
+async function scale(
+  model: string,
+  rules: readonly Rule[],
+  addWorkloads: (workloads: FakeWorkloads, pods: ObjectStore) => void,
+) {
   const fleet = fleets.find((each) => each.model === model);
   await using bed = await startPodFleet(fleet, { namespace: NAMESPACE });
   const used = new Set<string>();
@@ -41,7 +46,7 @@ async function scale(model: string, rules: readonly Rule[], addWorkloads: (workl
     );
     return isAllowed ? undefined : 403;
   };
-  addWorkloads(bed.workloads);
+  addWorkloads(bed.workloads, bed.api.store('pods', NAMESPACE));
   await bed.clock.advance(OLD_MS);
   const rounds = new Rounds(bed);
   const up = await rounds.round(3);
@@ -62,6 +67,21 @@ describe('the rights of a planner in the manifest of a fleet', { timeout: 120_00
       workloads.addDeployment('chat-a1-1-spot', 0);
     });
     expect(applied).toEqual(['accepted', 'accepted']);
+    expect(used).toEqual(granted(rules));
+  });
+
+  it('are enough to count the GPUs that pods claim, and all of them are used', async () => {
+    const chat = { ...(OURS.fleets?.chat as EksFleetConfig), gpuClaims: true };
+    const rules = rulesOf('Fleet-chat-a1', { ...OURS, models: EKS_MODELS, fleets: { chat } });
+    const resourceClaims = [{ name: 'gpus', resourceClaimTemplateName: 'chat-a1-0-on-demand' }];
+    const status = { resourceClaimStatuses: [{ name: 'gpus', resourceClaimName: 'claim' }] };
+    const { applied, used } = await scale('Qwen/Qwen3-32B', rules, (workloads, pods) => {
+      workloads.addDeployment('chat-a1-0-on-demand', 1);
+      workloads.addDeployment('chat-a1-1-spot', 0);
+      for (const { metadata } of pods.objects) pods.merge(metadata.name, { spec: { resourceClaims }, status });
+    });
+    expect(applied).toEqual(['accepted', 'accepted']);
+    expect(used).toContain('list resourceclaims');
     expect(used).toEqual(granted(rules));
   });
 

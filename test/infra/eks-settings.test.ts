@@ -58,7 +58,30 @@ describe('the settings of a fleet on EKS', () => {
       engine({ args: ['--nnodes', '2'] }),
       'engine.args.0: --nnodes: is not allowed: it follows from engine.gpusPerReplica and the types',
     ],
-    [fleet({ market: 'reservation' }), 'options.0.market: "reservation": allowed are "on-demand"|"spot"'],
+    [
+      fleet({ market: 'reservation' }),
+      'options.0.reservationId: is missing: market reservation needs the id of the reservation',
+    ],
+    [
+      fleet({ reservationId: 'cr-0123456789abcdef0' }),
+      'options.0.reservationId: cr-0123456789abcdef0: is for market reservation or capacity-block, and market is on-demand',
+    ],
+    [
+      fleet({ types: ['p5.48xlarge'], market: 'capacity-block', reservationId: 'cr-0123456789abcdef0' }),
+      'options.0.endsAt: is missing: a capacity block ends, and its machines must be replaced before',
+    ],
+    [
+      fleet({ zones: ['eu-west-1a', 'eu-west-1b'] }, { efa: true, engine: { image: IMAGE, gpusPerReplica: 4 } }),
+      'options.0.zones: has 2 entries: efa: true needs one zone',
+    ],
+    [
+      fleet({ zones: ['eu-west-1a'] }, { efa: true }),
+      'options.0.types.0: g6e.12xlarge: has 1 EFA interfaces for the 4 replicas of a node: efa: true needs one for each',
+    ],
+    [
+      fleet({ types: ['g6e.4xlarge'], zones: ['eu-west-1a'] }, { efa: true }),
+      'options.0.types.0: g6e.4xlarge: has 0 EFA interfaces: efa: true needs types with one or more, alike in all',
+    ],
     [fleet({ zones: ['eu-west-1d'] }), 'options.0.zones.0: eu-west-1d: no zone of the network'],
     [fleet({}, { replicas: { min: 5, max: 4 } }), 'replicas.min: 5: must be at most replicas.max (4)'],
     [
@@ -67,7 +90,15 @@ describe('the settings of a fleet on EKS', () => {
     ],
     [
       fleet({}, { engine: { image: IMAGE, kind: 'sglang' }, weights: { uri: 's3://my-models/a/' } }),
-      'weights: engine.kind sglang does not read weights from a bucket: put them into the image',
+      'weights.mode: "stream": engine.kind sglang allows "disk" only',
+    ],
+    [
+      fleet({}, { weights: { uri: 's3://my-models/a/', mode: 'disk' } }),
+      'weights.bytes: is missing: mode: "disk" needs the size of the weights',
+    ],
+    [
+      fleet({}, { weights: { uri: 's3://my-models/a/', mode: 'disk', bytes: 66e9 } }),
+      'weights.bytes: 66000000000: are 62 GiB, and a pod of g6e.12xlarge has 59: raise eks.diskGib to 312',
     ],
     [
       fleet({}, { environment: { DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: 5 } }),
@@ -103,12 +134,25 @@ describe('the settings of a cluster', () => {
     [withEks({ ...ADMINS.eks, version: 'v1' }), 'eks.version: must be a version of Kubernetes, as 1.36; it is "v1"'],
     [withEks({ cluster: CLUSTER }), 'eks.cluster: needs network.vpc, the VPC of the cluster'],
     [yours({ securityGroupId: 'a' }), 'eks.cluster.securityGroupId: must be the id of a security group'],
+    [
+      yours({ nodes: 'karpenter', nodeRole: 'Nodes', tagsNodes: true }),
+      'eks.cluster.tagsNodes: is for nodes: auto-mode: Karpenter sets the tag by itself',
+    ],
     [yours({ nodes: 'karpenter' }), 'eks.cluster.nodeRole: is missing: nodes: karpenter needs the name of the role'],
     [{ ...YOURS, eks: { cluster: CLUSTER, ...ADMINS.eks } }, 'eks.admins: is for a cluster that the deployment makes'],
     [{ ...YOURS, eks: { cluster: CLUSTER, version: '1.36' } }, 'eks.version: is for a cluster that the deployment'],
     [{ eks: { apply: true } }, 'eks: is for fleets of kind: eks, and there is none'],
   ])('are refused with what to do: %#', (given, message) => {
     expect(() => readSettings(given, 'file')).toThrow(`file: ${message}`);
+  });
+
+  it('refuse claims of GPUs if Auto Mode has no driver for them', () => {
+    const claiming = fleet({}, { gpuClaims: true });
+    const versioned = (version: string) => () => reading(claiming, { eks: { ...ADMINS.eks, version } });
+    expect(versioned('1.35')).toThrow(
+      'file: fleets.a.gpuClaims: true: needs Kubernetes 1.36 with Auto Mode, and eks.version is 1.35',
+    );
+    expect(versioned('1.36')).not.toThrow();
   });
 
   it('are refused beside fleets on EC2, which another planner scales', () => {

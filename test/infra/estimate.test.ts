@@ -232,6 +232,30 @@ describe('the price of fleets on EKS', () => {
     expect(dollarsOf(idle)['machines of chat 0-on-demand']).toBeCloseTo(2 * (1.12 * month + disk));
   });
 
+  it('is, for a capacity block, that of the disks and the fee of Auto Mode: the block is paid for elsewhere', () => {
+    const reservation = { reservationId: 'cr-0123456789abcdef0', max: 2 };
+    const options = [
+      { types: ['g6e.12xlarge'], market: 'reservation' as const, ...reservation },
+      { types: ['p5.48xlarge'], market: 'capacity-block' as const, endsAt: '2027-01-31T11:30:00Z', ...reservation },
+    ];
+    const chat = { ...(OURS.fleets!.chat as EksFleetConfig), options, replicas: { max: 4 } };
+    const config = { ...OURS, models: EKS_MODELS, fleets: { chat } };
+    const { worst, unpriced } = estimateDeployment(production(config), IDLE);
+    expect(dollarsOf(worst.parts)).toMatchObject({
+      'more machines of chat 0-on-demand': expect.closeTo(1.12 * month + disk), // reserved: paid for in any case
+      'more machines of chat 1-capacity-block': expect.closeTo(0.12 * 55.04 * 730 + disk),
+    });
+    expect(unpriced).toEqual([]);
+    const karpenter = { cluster: { ...CLUSTER, nodes: 'karpenter' as const, nodeRole: 'Nodes' } };
+    const plain = estimateDeployment(
+      production({ ...YOURS, eks: karpenter, models: EKS_MODELS, fleets: { chat } }),
+      IDLE,
+    );
+    expect(dollarsOf(plain.worst.parts)['more machines of chat 1-capacity-block']).toBeCloseTo(disk);
+    const needs = quotasNeeded(production(config).map(({ template }) => template));
+    expect(needs.map(({ code }) => code)).not.toContain('L-417A185B'); // a block counts against no quota of cores
+  });
+
   it('comes with quotas for the most nodes', () => {
     const needs = quotasNeeded(production(OURS).map(({ template }) => template));
     const needed = Object.fromEntries(needs.map(({ code, needed: count }) => [code, count]));

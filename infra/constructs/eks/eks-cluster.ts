@@ -16,7 +16,9 @@ import type { Settings } from '../../settings/index.ts';
 import type { Network } from '../network.ts';
 import { ManifestFile } from './manifest-file.ts';
 import { ManifestValues } from './manifest-values.ts';
+import { ownClassesOf } from './node-classes.ts';
 import { admitAdmin, admitNodes, createNodeRole } from './node-role.ts';
+import { allowTags } from './node-tags.ts';
 import { type NodeStarter, nodeClass } from './nodes.ts';
 
 /** Creates the layer with kubectl, by which a deployment applies manifests. */
@@ -25,7 +27,7 @@ export type KubectlLayer = (scope: Construct) => ILayerVersion;
 export interface EksClusterProps {
   /** Name of the deployment. */
   readonly deployment: string;
-  readonly settings: Settings['eks'];
+  readonly settings: Settings;
   readonly network: Network;
   /** Key that encrypts the secrets of a cluster that is made. @default one of EKS's own */
   readonly encryptionKey?: IKey | undefined;
@@ -70,9 +72,10 @@ export class EksCluster extends Construct {
   constructor(scope: Construct, id: string, props: EksClusterProps) {
     super(scope, id);
     const { deployment, settings, network } = props;
-    const { cluster: yours } = settings;
-    this.clusterName = clusterNameOf(deployment, settings);
-    this.namespace = settings.namespace;
+    const { eks } = settings;
+    const { cluster: yours } = eks;
+    this.clusterName = clusterNameOf(deployment, eks);
+    this.namespace = eks.namespace;
     this.nodeStarter = yours?.nodes ?? 'auto-mode';
     this.nodeClassName = `${deployment.toLowerCase()}-gpu`;
     const values = new ManifestValues();
@@ -81,6 +84,17 @@ export class EksCluster extends Construct {
     this.applied = props.kubectl === undefined ? undefined : cluster;
     const { subnets } = network.vpc.selectSubnets(network.taskSubnets);
     const groups = [this.securityGroupId, network.workerSecurityGroup.securityGroupId];
+    const shared = {
+      starter: this.nodeStarter,
+      role: values.placeOf('NodeRole', nodeRole),
+      subnets: values.placesOf(
+        'Subnet',
+        subnets.map(({ subnetId }) => subnetId),
+      ),
+      securityGroups: values.placesOf('SecurityGroup', groups),
+      diskGib: eks.diskGib,
+      tag: yours === undefined || yours.nodes === 'karpenter' || yours.tagsNodes ? deployment : undefined,
+    };
     const file = new ManifestFile(this, 'Manifest', {
       values,
       cluster: this.applied,
@@ -93,18 +107,8 @@ export class EksCluster extends Construct {
             labels: { 'pod-security.kubernetes.io/enforce': 'restricted' },
           },
         },
-        nodeClass({
-          name: this.nodeClassName,
-          starter: this.nodeStarter,
-          role: values.placeOf('NodeRole', nodeRole),
-          subnets: values.placesOf(
-            'Subnet',
-            subnets.map(({ subnetId }) => subnetId),
-          ),
-          securityGroups: values.placesOf('SecurityGroup', groups),
-          diskGib: settings.diskGib,
-          deployment,
-        }),
+        nodeClass({ ...shared, name: this.nodeClassName }),
+        ...ownClassesOf(settings).map(({ name, ...needs }) => nodeClass({ ...shared, name }, needs)),
       ],
     });
     if (admission !== undefined) file.node.addDependency(admission); // without it, kubectl is refused
@@ -112,7 +116,7 @@ export class EksCluster extends Construct {
 
   #make(props: EksClusterProps): Opened {
     const { settings, network, encryptionKey, kubectl } = props;
-    const { version = VERSION, admins, publicCidrs } = settings;
+    const { version = VERSION, admins, publicCidrs } = settings.eks;
     const nodeRole = createNodeRole(this);
     const cluster = new Cluster(this, 'Cluster', {
       clusterName: this.clusterName,
@@ -129,6 +133,7 @@ export class EksCluster extends Construct {
       ...(encryptionKey === undefined ? {} : { secretsEncryptionKey: encryptionKey }),
       ...(kubectl === undefined ? {} : { kubectlProviderOptions: kubectlWithin(this, kubectl, network) }),
     });
+    allowTags(cluster.role);
     admins.forEach((principalArn, at) => {
       admitAdmin(this, `Admin${at}`, cluster.clusterName, principalArn);
     });

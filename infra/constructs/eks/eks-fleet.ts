@@ -4,6 +4,8 @@ import { Construct } from 'constructs';
 import {
   type EksFleetSettings,
   type GivenTypes,
+  isReserved,
+  marketOf,
   nodesOf,
   optionIdOf,
   type PodOption,
@@ -14,16 +16,17 @@ import {
   workloadNamesOf,
 } from '../../settings/index.ts';
 import { completeEnvironment } from '../given-environment.ts';
-import { argumentsOf } from '../worker-arguments.ts';
 import type { EksCluster } from './eks-cluster.ts';
 import { ManifestFile } from './manifest-file.ts';
 import { ManifestValues } from './manifest-values.ts';
+import { needsOf } from './node-classes.ts';
 import { nodePool } from './nodes.ts';
 import { type KubeObject, podLabels } from './objects.ts';
 import { plannerAccess } from './planner-access.ts';
+import { podArguments } from './pod-arguments.ts';
 import { createPodRole } from './pod-role.ts';
 import { podEnvironment } from './worker-pod.ts';
-import { disruptionBudget, type WorkloadProps, workload } from './workload.ts';
+import { claimTemplate, disruptionBudget, type WorkloadProps, workload } from './workload.ts';
 
 export interface EksFleetProps {
   /** Name of the deployment. */
@@ -68,7 +71,7 @@ export class EksFleet extends Construct implements IGrantable {
       OPTION_FACTS,
       fleet.options.map((option, at) => factsOf(props, option, at)),
     );
-    for (const { path, message } of warningsOfEksFleet(fleet)) {
+    for (const { path, message } of warningsOfEksFleet(fleet, cluster.nodeStarter === 'auto-mode')) {
       const where = `fleets.${fleetName}.${path.join('.')}`;
       Annotations.of(this).addWarningV2(`stator:${where}`, `${where}: ${message}`);
     }
@@ -97,24 +100,45 @@ function objectsOf(scope: Construct, props: EksFleetProps, values: ManifestValue
       automountServiceAccountToken: false,
     },
     ...fleet.options.map((option, at) => poolOf(props, option, names[at] ?? '')),
-    ...workloads.flatMap((each) => [workload(each), disruptionBudget(each)]),
-    ...plannerAccess({ name: `${name}-planner`, namespace, deployments: ofKind(false), groups: ofKind(true) }),
+    ...workloads.flatMap((each) => [
+      ...(fleet.gpuClaims ? [claimTemplate(each)] : []),
+      workload(each),
+      disruptionBudget(each),
+    ]),
+    ...plannerAccess({
+      name: `${name}-planner`,
+      namespace,
+      deployments: ofKind(false),
+      groups: ofKind(true),
+      hasClaims: fleet.gpuClaims,
+    }),
   ];
 }
 
 /** Returns the node pool of an option. It has room for one more replica, which an update starts before it ends one. */
-function poolOf({ fleet, types, cluster }: EksFleetProps, option: PodOption, name: string): KubeObject {
-  const place = placeOf(option, fleet, types);
+function poolOf(props: EksFleetProps, option: PodOption, name: string): KubeObject {
+  const { fleet, types, cluster, diskGib } = props;
+  const starter = cluster.nodeStarter;
+  const hasOwnClass = needsOf(option, fleet, { starter, diskGib, types }) !== undefined;
   return nodePool({
     name,
-    starter: cluster.nodeStarter,
-    nodeClass: cluster.nodeClassName,
+    starter,
+    nodeClass: hasOwnClass ? name : cluster.nodeClassName,
     types: option.types,
-    market: option.market,
+    capacity: isReserved(option) ? 'reserved' : option.market === 'spot' ? 'spot' : 'on-demand',
     zones: option.zones,
-    gpusMax: nodesOf(option.max + 1, place) * place.gpusPerNode,
+    limits: limitsOf(props, option),
     drainSecs: fleet.drainSecs,
   });
+}
+
+/** Returns the limits of an option's nodes. A node whose GPUs are claimed does not count them as a resource. */
+function limitsOf({ fleet, types }: EksFleetProps, option: PodOption): Readonly<Record<string, string>> {
+  const place = placeOf(option, fleet, types);
+  const nodes = nodesOf(option.max + (isReserved(option) ? 0 : 1), place);
+  if (!fleet.gpuClaims) return { 'nvidia.com/gpu': String(nodes * place.gpusPerNode) };
+  const vcpus = option.types.map((name) => typeOf(name, types)?.vcpus ?? 0);
+  return { cpu: String(nodes * Math.max(...vcpus)) };
 }
 
 interface Named {
@@ -139,7 +163,8 @@ function workloadOf(
       ...environment,
       ...podEnvironment(fleet),
       AWS_REGION: Aws.REGION,
-      STATOR_HOST_FACTS: JSON.stringify({ instance_id: '$(POD_NAME)', group: name, market: option.market }),
+      STATOR_HOST_FACTS: JSON.stringify({ instance_id: '$(POD_NAME)', group: name, market: marketOf(option) }),
+      ...(fleet.efa ? { FI_EFA_USE_HUGE_PAGE: '0' } : {}), // its pods may use none
       ...(generation === undefined ? {} : { DYN_NAMESPACE_WORKER_SUFFIX: generation }),
     },
     given: fleet.environment,
@@ -158,6 +183,10 @@ function workloadOf(
     serviceAccount: serviceAccountOf(props),
     nodePool: name,
     gpus: place.gpusPerPod,
+    claimTemplate: fleet.gpuClaims ? name : undefined,
+    efaInterfaces: fleet.efa ? Math.floor(efaInterfacesOf(option, types) / place.perNode) : 0,
+    copied: fleet.weights?.mode === 'disk' ? fleet.weights.uri : undefined,
+    hasSpare: !isReserved(option),
     perNode: place.perNode,
     isGroup: place.nodes > 1,
     diskGib: props.diskGib,
@@ -167,29 +196,8 @@ function workloadOf(
   };
 }
 
-function podArguments(fleet: EksFleetSettings, nodes: number, place: 'leader' | 'follower'): readonly string[] {
-  const { weights } = fleet;
-  const ofGroup = nodes === 1 ? [] : [...groupArguments(fleet), ...(place === 'follower' ? ['--headless'] : [])];
-  return argumentsOf({
-    ...fleet,
-    weights: weights === undefined ? undefined : { place: weights.uri, isStreamed: true },
-    arguments: [...fleet.arguments, ...ofGroup],
-  });
-}
-
-/** Port on which the parts of an engine of SGLang find each other. */
-const SGLANG_PORT = 20_000;
-
-/**
- * Returns the arguments by which the parts of an engine find each other. The controller of a group tells each pod how
- * many there are, which place it has, and where the first one is.
- */
-function groupArguments({ engine, arguments: given }: EksFleetSettings): readonly string[] {
-  const common = ['--nnodes=$(LWS_GROUP_SIZE)', '--node-rank=$(LWS_WORKER_INDEX)'];
-  if (engine.kind === 'sglang') return [...common, `--dist-init-addr=$(LWS_LEADER_ADDRESS):${SGLANG_PORT}`];
-  const executor = '--distributed-executor-backend';
-  const isGiven = [...given, ...engine.args].some((each) => each.startsWith(executor));
-  return [...common, '--master-addr=$(LWS_LEADER_ADDRESS)', ...(isGiven ? [] : [`${executor}=mp`])];
+function efaInterfacesOf({ types: [first = ''] }: PodOption, types: GivenTypes): number {
+  return typeOf(first, types)?.efaInterfaces ?? 0;
 }
 
 /** Returns the cores and memory that every type of an option has. */

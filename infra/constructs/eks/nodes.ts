@@ -14,8 +14,16 @@ export interface NodeClassProps {
   /** Ids of the security groups of the nodes, and so of their pods: the cluster's and that of the workers. */
   readonly securityGroups: readonly string[];
   readonly diskGib: number;
-  /** Name of the deployment, for the bill. */
-  readonly deployment: string;
+  /** Name of the deployment, for the bill. undefined = the nodes must have no tag. */
+  readonly tag: string | undefined;
+}
+
+/** Needs of the nodes of some options, by which their class differs from that of the others. */
+export interface NodeNeeds {
+  /** Reservation, or capacity block, in which they start. */
+  readonly reservationId?: string | undefined;
+  /** Whether images and volumes of pods are on the instance store. */
+  readonly hasInstanceStore?: boolean;
 }
 
 /** Throughput and operations of the disks, as those of machines on EC2: images and models come at that speed. */
@@ -26,14 +34,16 @@ const CLASSES = {
   karpenter: { group: 'karpenter.k8s.aws', kind: 'EC2NodeClass' },
 } as const satisfies Readonly<Record<NodeStarter, { readonly group: string; readonly kind: string }>>;
 
-/** Returns the object that says what all nodes have in common. */
-export function nodeClass(props: NodeClassProps): KubeObject {
-  const { name, starter, role, diskGib } = props;
+/** Returns the object that says what the nodes of a class have in common. */
+export function nodeClass(props: NodeClassProps, { reservationId, hasInstanceStore }: NodeNeeds = {}): KubeObject {
+  const { name, starter, role, diskGib, tag } = props;
   const { group, kind } = CLASSES[starter];
   const placed = {
     role,
     subnetSelectorTerms: props.subnets.map((id) => ({ id })),
     securityGroupSelectorTerms: props.securityGroups.map((id) => ({ id })),
+    ...(reservationId === undefined ? {} : { capacityReservationSelectorTerms: [{ id: reservationId }] }),
+    ...(tag === undefined ? {} : { tags: { 'stator:deployment': tag } }),
   };
   const size = `${diskGib}Gi`;
   const spec =
@@ -49,7 +59,7 @@ export function nodeClass(props: NodeClassProps): KubeObject {
               ebs: { volumeSize: size, volumeType: 'gp3', encrypted: true, deleteOnTermination: true, ...DISK },
             },
           ],
-          tags: { 'stator:deployment': props.deployment },
+          ...(hasInstanceStore === true ? { instanceStorePolicy: 'RAID0' } : {}),
         };
   return { apiVersion: `${group}/v1`, kind, metadata: { name }, spec };
 }
@@ -61,11 +71,11 @@ export interface NodePoolProps {
   /** Name of the node class. */
   readonly nodeClass: string;
   readonly types: readonly string[];
-  readonly market: 'on-demand' | 'spot';
+  readonly capacity: 'on-demand' | 'spot' | 'reserved';
   /** @default every zone of the subnets */
   readonly zones?: readonly string[] | undefined;
-  /** GPUs that all nodes together may have. */
-  readonly gpusMax: number;
+  /** Amounts of resources that all nodes together may have. */
+  readonly limits: Readonly<Record<string, string>>;
   /** Longest drain of a pod, in seconds. */
   readonly drainSecs: number;
 }
@@ -99,7 +109,7 @@ export function nodePool(props: NodePoolProps): KubeObject {
           nodeClassRef: { group, kind, name: props.nodeClass },
           requirements: [
             among('node.kubernetes.io/instance-type', props.types),
-            among('karpenter.sh/capacity-type', [props.market]),
+            among('karpenter.sh/capacity-type', [props.capacity]),
             among('kubernetes.io/arch', ['amd64']),
             ...(props.zones === undefined ? [] : [among('topology.kubernetes.io/zone', props.zones)]),
           ],
@@ -108,7 +118,7 @@ export function nodePool(props: NodePoolProps): KubeObject {
           terminationGracePeriod: `${Math.max(NODE_END_SECS_MIN, props.drainSecs + NODE_END_MARGIN_SECS)}s`,
         },
       },
-      limits: { 'nvidia.com/gpu': String(props.gpusMax) },
+      limits: props.limits,
       disruption: { consolidationPolicy: 'WhenEmpty', consolidateAfter: '5m', budgets: [{ nodes: '1' }] },
     },
   };

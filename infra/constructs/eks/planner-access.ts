@@ -10,10 +10,13 @@ interface AccessProps {
   readonly deployments: readonly string[];
   /** Names of LeaderWorkerSets that it scales. */
   readonly groups: readonly string[];
+  /** Whether pods claim their GPUs, which the planner counts. */
+  readonly hasClaims: boolean;
 }
 
 /** Returns the rights of a planner over the workloads of a fleet: exactly those that its connector uses. */
-export function plannerAccess({ name, namespace, deployments, groups }: AccessProps): readonly KubeObject[] {
+export function plannerAccess(props: AccessProps): readonly KubeObject[] {
+  const { name, namespace, deployments, groups, hasClaims } = props;
   const apiGroup = 'rbac.authorization.k8s.io';
   const metadata = { name, namespace };
   const scaling = (group: string, resource: string, names: readonly string[]) =>
@@ -30,6 +33,7 @@ export function plannerAccess({ name, namespace, deployments, groups }: AccessPr
         ...scaling('leaderworkerset.x-k8s.io', 'leaderworkersets', groups),
         // A Deployment ends the pods first that the planner has marked. A set of groups ends its last group.
         { apiGroups: [''], resources: ['pods'], verbs: deployments.length === 0 ? ['list'] : ['list', 'patch'] },
+        ...(hasClaims ? [{ apiGroups: ['resource.k8s.io'], resources: ['resourceclaims'], verbs: ['list'] }] : []),
       ],
     },
     {

@@ -1,4 +1,11 @@
-import { type EksFleetSettings, optionIdOf, placeOf, type Settings, workloadNamesOf } from '../../settings/index.ts';
+import {
+  type EksFleetSettings,
+  marketOf,
+  optionIdOf,
+  placeOf,
+  type Settings,
+  workloadNamesOf,
+} from '../../settings/index.ts';
 import { type Named, type PlannedModel, plannedModels } from '../planned-models.ts';
 import { clusterNameOf } from './eks-cluster.ts';
 import { referenceOf } from './workload.ts';
@@ -39,10 +46,12 @@ function poolOf([name, fleet]: Named<EksFleetSettings>, { instanceTypes }: Setti
     options: fleet.options.map((option, at) => ({
       id: optionIdOf(option, at),
       workload: referenceOf({ name: names[at] ?? '', nodes: placeOf(option, fleet, instanceTypes).nodes }),
-      market: option.market,
+      market: marketOf(option),
       types: [...option.types],
       min: 0,
       max: option.max,
+      ...(option.reservationId === undefined ? {} : { reservation: option.reservationId }),
+      ...(option.endsAt === undefined ? {} : { endsAt: option.endsAt }),
     })),
     gpusPerReplica: fleet.engine.gpusPerReplica,
     startSecs: fleet.startSecs,

@@ -1,3 +1,4 @@
+import { modelsGibOf } from '../../settings/index.ts';
 import { GPU_TAINT } from './nodes.ts';
 
 /** Ports of a worker. The security group of workers opens them to functions and edges. */
@@ -27,6 +28,12 @@ export interface WorkerPodProps {
   /** Node pool whose nodes may run it. */
   readonly nodePool: string;
   readonly gpus: number;
+  /** Template of claims by which it gets its GPUs. @default it counts them as a resource of the node */
+  readonly claimTemplate?: string | undefined;
+  /** EFA interfaces. @default 0 */
+  readonly efaInterfaces?: number;
+  /** Folder of a bucket that it copies to `WEIGHTS_FOLDER` before it starts. @default none */
+  readonly copied?: string | undefined;
   /** Pods that share a node. */
   readonly perNode: number;
   /** Whether several pods make up a worker. They stay near each other. */
@@ -39,6 +46,10 @@ export interface WorkerPodProps {
   readonly startSecs: number;
   readonly drainSecs: number;
 }
+
+const MODELS_FOLDER = '/models';
+/** Folder of a pod into which it copies its weights. */
+export const WEIGHTS_FOLDER = `${MODELS_FOLDER}/weights`;
 
 /** Returns the longest time that a start may take, in seconds. */
 export function startSecsMax({ startSecs }: Pick<WorkerPodProps, 'startSecs'>): number {
@@ -54,7 +65,7 @@ export function podEnvironment({ startSecs, drainSecs }: Pick<WorkerPodProps, 's
     DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: String(drainSecs),
     STATOR_ENGINE_START_TIMEOUT_SECS: String(startSecsMax({ startSecs })),
     HOME: '/tmp',
-    HF_HOME: '/models',
+    HF_HOME: MODELS_FOLDER,
     USER: 'stator', // PyTorch asks for the name of its user, which the image does not have
   };
 }
@@ -90,22 +101,46 @@ export function workerPod(props: WorkerPodProps): object {
             topologySpreadConstraints: [spread('topology.kubernetes.io/zone'), spread('kubernetes.io/hostname')],
           }),
       terminationGracePeriodSeconds: props.drainSecs + STOP_SECS,
+      ...(props.claimTemplate === undefined
+        ? {}
+        : { resourceClaims: [{ name: CLAIM, resourceClaimTemplateName: props.claimTemplate }] }),
+      ...(props.copied === undefined ? {} : { initContainers: [copier(props, props.copied)] }),
       containers: [container(props)],
       volumes: [
         { name: 'tmp', emptyDir: { sizeLimit: '32Gi' } },
         { name: 'shm', emptyDir: { medium: 'Memory', sizeLimit: '8Gi' } },
-        { name: 'models', emptyDir: { sizeLimit: `${modelsGibOf(props)}Gi` } },
+        { name: 'models', emptyDir: { sizeLimit: `${modelsGibOf(props.diskGib, props.perNode)}Gi` } },
       ],
     },
   };
 }
 
-/** GiB of a node's disk for its system, images and other files of pods. */
-const SYSTEM_GIB = 64;
+/** Name of the claim of GPUs within a pod. */
+const CLAIM = 'gpus';
+const SECURITY = {
+  allowPrivilegeEscalation: false,
+  readOnlyRootFilesystem: true,
+  capabilities: { drop: ['ALL'] },
+} as const;
+const TMP = { name: 'tmp', mountPath: '/tmp' } as const;
+const MODELS = { name: 'models', mountPath: MODELS_FOLDER } as const;
 
-/** Returns the size of the volume for downloads: a pod's part of the disk. */
-function modelsGibOf({ diskGib, perNode }: WorkerPodProps): number {
-  return Math.floor((diskGib - SYSTEM_GIB) / perNode);
+/** Returns the container that copies the weights. It has the variables of the worker: region and place of its home. */
+function copier({ image, environment }: WorkerPodProps, uri: string): object {
+  const needed = ['AWS_REGION', 'HOME'].flatMap((name) => {
+    const value = environment[name];
+    return value === undefined ? [] : [{ name, value }];
+  });
+  return {
+    name: 'weights',
+    image,
+    imagePullPolicy: 'IfNotPresent',
+    args: ['artifacts', 'fetch', uri, WEIGHTS_FOLDER],
+    env: needed,
+    resources: { requests: { cpu: '1', memory: '1Gi' }, limits: { memory: '2Gi' } },
+    securityContext: SECURITY,
+    volumeMounts: [TMP, MODELS],
+  };
 }
 
 function container(props: WorkerPodProps): object {
@@ -135,22 +170,26 @@ function container(props: WorkerPodProps): object {
     },
     readinessProbe: { httpGet: health, periodSeconds: PROBE_SECS.readiness, timeoutSeconds: 2, failureThreshold: 2 },
     resources: resourcesOf(props),
-    securityContext: {
-      allowPrivilegeEscalation: false,
-      readOnlyRootFilesystem: true,
-      capabilities: { drop: ['ALL'] },
-    },
-    volumeMounts: [
-      { name: 'tmp', mountPath: '/tmp' },
-      { name: 'shm', mountPath: '/dev/shm' },
-      { name: 'models', mountPath: '/models' },
-    ],
+    securityContext: SECURITY,
+    volumeMounts: [TMP, { name: 'shm', mountPath: '/dev/shm' }, MODELS],
   };
 }
 
-/** Returns what a pod asks for: its part of the node. Memory is not shared, so the limit is what it asks for. */
-function resourcesOf({ gpus, perNode, node }: WorkerPodProps): object {
+/**
+ * Returns what a pod asks for: its part of the node. Memory is not shared, so the limit is what it asks for. A pod that
+ * asks for huge pages would get no node from Karpenter or Auto Mode.
+ */
+function resourcesOf({ gpus, claimTemplate, efaInterfaces = 0, perNode, node }: WorkerPodProps): object {
   const cpu = `${Math.floor((SHARE.cpu * 1000 * node.vcpus) / perNode)}m`;
   const memory = `${Math.max(1, Math.floor((SHARE.memory * node.memoryGib) / perNode))}Gi`;
-  return { requests: { cpu, memory }, limits: { memory, 'nvidia.com/gpu': gpus } };
+  const hasClaims = claimTemplate !== undefined;
+  return {
+    requests: { cpu, memory },
+    limits: {
+      memory,
+      ...(hasClaims ? {} : { 'nvidia.com/gpu': gpus }),
+      ...(efaInterfaces === 0 ? {} : { 'vpc.amazonaws.com/efa': efaInterfaces }),
+    },
+    ...(hasClaims ? { claims: [{ name: CLAIM }] } : {}),
+  };
 }

@@ -6,6 +6,8 @@ export interface WorkloadProps extends Omit<WorkerPodProps, 'arguments'> {
   readonly namespace: string;
   /** Nodes of a replica. More than one make a group of pods, of which only the first one serves. */
   readonly nodes: number;
+  /** Whether there is a node for one more replica, so that an update starts a pod before it ends one. */
+  readonly hasSpare: boolean;
   /** Returns the arguments of a pod by its place in the group. */
   argumentsOf(place: 'leader' | 'follower'): readonly string[];
 }
@@ -36,7 +38,7 @@ function deployment(props: WorkloadProps): KubeObject {
     metadata: { name, namespace, labels },
     spec: {
       progressDeadlineSeconds: startSecsMax(props) + ROLLOUT_MARGIN_SECS,
-      strategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: 1 } },
+      strategy: { type: 'RollingUpdate', rollingUpdate: rolloutOf(props) },
       selector: { matchLabels: labels },
       template: workerPod({ ...props, arguments: props.argumentsOf('leader') }),
     },
@@ -54,7 +56,7 @@ function leaderWorkerSet(props: WorkloadProps): KubeObject {
       startupPolicy: 'LeaderCreated',
       rolloutStrategy: {
         type: 'RollingUpdate',
-        rollingUpdateConfiguration: { maxUnavailable: 0, maxSurge: 1 },
+        rollingUpdateConfiguration: rolloutOf(props),
       },
       leaderWorkerTemplate: {
         size: nodes,
@@ -63,6 +65,22 @@ function leaderWorkerSet(props: WorkloadProps): KubeObject {
         workerTemplate: workerPod({ ...props, arguments: props.argumentsOf('follower') }),
       },
     },
+  };
+}
+
+/** Returns how an update replaces replicas: one by one. Without a spare node, the old one must end first. */
+function rolloutOf({ hasSpare }: WorkloadProps): object {
+  return hasSpare ? { maxUnavailable: 0, maxSurge: 1 } : { maxUnavailable: 1, maxSurge: 0 };
+}
+
+/** Returns the template of the claims by which the pods of a workload get their GPUs. */
+export function claimTemplate({ name, namespace, labels, gpus }: WorkloadProps): KubeObject {
+  const exactly = { deviceClassName: 'gpu.nvidia.com', allocationMode: 'ExactCount', count: gpus };
+  return {
+    apiVersion: 'resource.k8s.io/v1',
+    kind: 'ResourceClaimTemplate',
+    metadata: { name, namespace, labels },
+    spec: { spec: { devices: { requests: [{ name: 'gpus', exactly }] } } },
   };
 }
 

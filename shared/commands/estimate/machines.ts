@@ -48,9 +48,9 @@ function isPrepaid({ market }: MachineOption): boolean {
   return market === 'capacity-block';
 }
 
-/** Returns the price of an hour of the first type, or of the dearest one; undefined if a type has none. */
+/** Returns the list price of an hour of the first type, or of the dearest one; undefined if a type has none. */
 function hourOf(option: MachineOption, which: 'first' | 'dearest'): number | undefined {
-  if (isPrepaid(option)) return 0;
+  if (isPrepaid(option) && !option.isManaged) return 0;
   const prices = option.types.map(({ hourUsd }) => hourUsd);
   if (which === 'first') return prices[0];
   return prices.reduce(

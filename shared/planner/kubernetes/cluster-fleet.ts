@@ -11,13 +11,17 @@ const namespace = z.string().regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, 'must
 const option = z
   .strictObject({
     /** Place in the list and market: `0-on-demand`. */
-    id: z.string().regex(/^\d+-(on-demand|spot)$/, 'must be like 0-on-demand or 1-spot'),
+    id: z.string().regex(/^\d+-(on-demand|spot|capacity-block)$/, 'must be like 0-on-demand, 1-spot, 2-capacity-block'),
     /** `Deployment/name`, or `LeaderWorkerSet/name` for an engine that needs several nodes. A replica is a worker. */
     workload: z
       .string()
       .max(300)
       .refine((text) => parseWorkload(text) !== undefined, 'must be Deployment/NAME or LeaderWorkerSet/NAME'),
-    market: z.enum(['on-demand', 'spot']),
+    market: z.enum(['on-demand', 'spot', 'capacity-block']),
+    /** Capacity reservation, or capacity block, that its nodes use, for people. */
+    reservation: name.optional(),
+    /** Time at which its nodes end, as an ISO time: its workers end before. */
+    endsAt: z.iso.datetime({ offset: true }).optional(),
     /** Types of nodes on which its pods run, for people. @default the workload */
     types: z.array(name).min(1).max(40).optional(),
     /** Bounds of the replicas that the planner sets. */
@@ -119,6 +123,7 @@ export interface ClusterFleet extends FleetSpec {
   readonly workloads: PerPool<ReadonlyMap<string, PodOption>>;
 }
 
+const NODE_DRAIN_MS = 600_000;
 const UNSCHEDULABLE_S_MIN = 60;
 /** Starts of this many times the usual length have failed, if they are not shorter than a minute. */
 export const START_FACTOR = 2;
@@ -148,15 +153,25 @@ function clusterFleet({ pools, ...rest }: z.infer<typeof fleet>): ClusterFleet {
 
 function poolSpec({ options, gpusPerReplica, startSecs, drainSecs }: ClusterPool): PoolSpec {
   return {
-    options: options.map(({ id, workload, market, types: shownTypes, min, max }) => {
+    options: options.map(({ workload, types: shownTypes, endsAt, ...rest }) => ({
+      ...rest,
+      group: workload,
       // A failure of one workload says nothing of another, even if both run on nodes of the same types.
-      const common = { id, group: workload, market, types: [workload], shownTypes };
-      return { ...common, min, max, gpusPerInstance: gpusPerReplica, replicasPerInstance: 1 };
-    }),
+      types: [workload],
+      shownTypes,
+      ...(endsAt === undefined ? {} : { endsAt: drainedAt(endsAt) }),
+      gpusPerInstance: gpusPerReplica,
+      replicasPerInstance: 1,
+    })),
     gpusPerReplica,
     startSecs,
     drainSecs,
   };
+}
+
+/** Returns the end of nodes as a planner counts it: Karpenter begins to drain them ten minutes before EC2 ends them. */
+function drainedAt(endsAt: string): string {
+  return new Date(Date.parse(endsAt) - NODE_DRAIN_MS).toISOString();
 }
 
 function podOptions({ options, startSecs, drainSecs, unschedulableSecs }: ClusterPool): ReadonlyMap<string, PodOption> {

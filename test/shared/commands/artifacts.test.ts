@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -76,10 +76,31 @@ describe('stator artifacts', () => {
     rmSync(root, { recursive: true });
   });
 
+  it('fetches the weights of a model, without a bucket of models', async () => {
+    const weights = Buffer.from('weights'.repeat(1000));
+    server.objects.set('weights/qwen/0f3c/model.safetensors', weights);
+    server.objects.set('weights/qwen/0f3c/part/config.json', Buffer.from('{}'));
+    const { STATOR_ARTIFACTS_BUCKET: _, ...withoutBucket } = env;
+    const folder = join(mkdtempSync(join(tmpdir(), 'stator-fetched-')), 'weights');
+    const fetch = () => runArtifacts(['fetch', 's3://weights/qwen/0f3c/', folder], withoutBucket);
+    expect(await fetch()).toBe(`${folder} has 2 files with 7002 bytes, of which 7002 were fetched\n`);
+    expect(readFileSync(join(folder, 'model.safetensors'))).toEqual(weights);
+    expect(readdirSync(join(folder, 'part'))).toEqual(['config.json']);
+    expect(await fetch()).toBe(`${folder} has 2 files with 7002 bytes, of which 0 were fetched\n`);
+    const surroundings = { clock: systemClock, signal: AbortSignal.abort(new Error('stopped')), print: () => {} };
+    const stopped = runArtifacts(['fetch', 's3://weights/qwen/0f3c/', `${folder}-2`], withoutBucket, surroundings);
+    await expect(stopped).rejects.toThrow('stopped');
+    server.refusal = 403;
+    await expect(fetch()).rejects.toThrow('s3://weights/qwen/0f3c/ cannot be fetched: AccessDenied');
+    rmSync(folder, { recursive: true });
+  });
+
   it.each([
     [['push', FOLDER], { AWS_ENDPOINT: 'http://x' }, 'name a bucket with --bucket or STATOR_ARTIFACTS_BUCKET'],
-    [['push'], {}, 'stator artifacts takes push MODEL, or list'],
-    [['pull', FOLDER], {}, 'stator artifacts takes push MODEL, or list'],
+    [['push'], {}, 'stator artifacts takes push MODEL, list, or fetch ADDRESS FOLDER'],
+    [['pull', FOLDER], {}, 'stator artifacts takes push MODEL, list, or fetch ADDRESS FOLDER'],
+    [['fetch', 's3://models/a/'], {}, 'stator artifacts fetch takes s3://BUCKET/FOLDER/ and a folder'],
+    [['fetch', 's3://', '/tmp/weights'], {}, 's3://'],
     [['push', FOLDER, '--buckets', 'x'], {}, "Unknown option '--buckets'"],
     [['push', '/nowhere'], {}, '/nowhere: no such folder'],
   ])('says what is wrong with %j', async (argv, more, message) => {
