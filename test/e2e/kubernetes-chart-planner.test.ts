@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { dashboardMetrics } from '../../infra/grafana-dashboard.ts';
+import { dashboardMetrics } from '../../infra/grafana/overview.ts';
 import { builtinModelPath } from '../../shared/artifacts/index.ts';
 import { renderChart } from '../support/docs/render-kubernetes.ts';
 import { hasNatsServer, readChat, useFleet, waitUntil } from '../support/index.ts';

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { dashboardMetrics } from '../../infra/grafana-dashboard.ts';
+import { dashboardMetrics } from '../../infra/grafana/overview.ts';
 import { renderChart } from '../support/docs/render-kubernetes.ts';
 import { hasNatsServer, readChat, useFleet, waitUntil } from '../support/index.ts';
 import { ChartCluster } from '../support/kube/chart-cluster.ts';

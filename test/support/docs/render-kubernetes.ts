@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { renderGrafanaDashboard } from '../../../infra/grafana-dashboard.ts';
+import { renderGrafanaDashboard } from '../../../infra/grafana/overview.ts';
 import { renderNatsHealth, renderNatsStart } from '../../../infra/nats-configuration.ts';
 
 const FOLDER = 'deploy/kubernetes';

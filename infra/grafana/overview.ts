@@ -1,18 +1,9 @@
-interface Panel {
-  readonly title: string;
-  /** Unit of Grafana, such as `s` or `reqps`. */
-  readonly unit: string;
-  /** Queries of Prometheus, by the legend of their series. */
-  readonly queries: Readonly<Record<string, string>>;
-}
+import { type Dashboard, metricsOf, type Panel, quantile, rate, renderDashboard } from './dashboard.ts';
 
-const rate = (metric: string): string => `rate(${metric}[$__rate_interval])`;
-const quantile = (share: number, metric: string): string =>
-  `histogram_quantile(${share}, sum by (le, model) (${rate(`dynamo_frontend_${metric}_bucket`)}))`;
 const latency = (title: string, metric: string): Panel => ({
   title,
   unit: 's',
-  queries: { '{{model}} p50': quantile(0.5, metric), '{{model}} p95': quantile(0.95, metric) },
+  queries: { '{{model}} p50': quantile(0.5, metric, 'model'), '{{model}} p95': quantile(0.95, metric, 'model') },
 });
 
 /** Panels in reading order: what clients see first, then the causes. */
@@ -29,8 +20,8 @@ const PANELS: readonly Panel[] = [
       '{{model}} {{error_type}}': `sum by (model, error_type) (${rate('dynamo_frontend_requests_total{status="error"}')})`,
     },
   },
-  latency('Time to first token', 'time_to_first_token_seconds'),
-  latency('Time between tokens', 'inter_token_latency_seconds'),
+  latency('Time to first token', 'dynamo_frontend_time_to_first_token_seconds'),
+  latency('Time between tokens', 'dynamo_frontend_inter_token_latency_seconds'),
   {
     title: 'Output tokens',
     unit: 'short',
@@ -70,7 +61,7 @@ const PANELS: readonly Panel[] = [
     title: 'Time that held requests waited',
     unit: 's',
     queries: {
-      '{{model}} p95': `histogram_quantile(0.95, sum by (le, model) (${rate('stator_frontend_hold_seconds_bucket')}))`,
+      '{{model}} p95': quantile(0.95, 'stator_frontend_hold_seconds', 'model'),
     },
   },
   {
@@ -93,52 +84,19 @@ const PANELS: readonly Panel[] = [
     title: 'Delay of the event loop of frontends',
     unit: 's',
     queries: {
-      '{{pod}} p99': `histogram_quantile(0.99, sum by (le, pod) (${rate('dynamo_frontend_event_loop_delay_seconds_bucket')}))`,
+      '{{pod}} p99': quantile(0.99, 'dynamo_frontend_event_loop_delay_seconds', 'pod'),
     },
   },
 ];
 
-const DATASOURCE = { type: 'prometheus', uid: '$datasource' };
-const WIDTH = 12;
-const HEIGHT = 8;
+const OVERVIEW: Dashboard = { uid: 'stator', title: 'Stator', variables: [], panels: PANELS };
 
 /** Returns the dashboard of a fleet as Grafana imports it. The reader chooses the Prometheus server. */
 export function renderGrafanaDashboard(): string {
-  const panels = PANELS.map(({ title, unit, queries }, at) => ({
-    id: at + 1,
-    type: 'timeseries',
-    title,
-    datasource: DATASOURCE,
-    gridPos: { x: (at % 2) * WIDTH, y: Math.floor(at / 2) * HEIGHT, w: WIDTH, h: HEIGHT },
-    fieldConfig: { defaults: { unit, min: 0 }, overrides: [] },
-    targets: Object.entries(queries).map(([legendFormat, expr], query) => ({
-      refId: String.fromCharCode(65 + query),
-      datasource: DATASOURCE,
-      expr,
-      legendFormat,
-    })),
-  }));
-  const datasource = { name: 'datasource', label: 'Prometheus', type: 'datasource', query: 'prometheus' };
-  const dashboard = {
-    uid: 'stator',
-    title: 'Stator',
-    schemaVersion: 39,
-    timezone: 'browser',
-    refresh: '30s',
-    time: { from: 'now-1h', to: 'now' },
-    templating: { list: [datasource] },
-    panels,
-  };
-  return `${JSON.stringify(dashboard, undefined, 2)}\n`;
+  return renderDashboard(OVERVIEW);
 }
 
 /** Names of the metrics that the dashboard shows, without the endings of histograms. */
 export function dashboardMetrics(): readonly string[] {
-  const names = PANELS.flatMap(
-    ({ queries }) =>
-      Object.values(queries)
-        .join(' ')
-        .match(/\b(dynamo|stator)_\w+/g) ?? [],
-  );
-  return [...new Set(names.map((name) => name.replace(/_(bucket|sum|count)$/, '')))].sort();
+  return metricsOf(OVERVIEW);
 }
