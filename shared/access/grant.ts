@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { ServeError } from '../errors/index.ts';
 import { isLoopback } from '../planes/index.ts';
+import type { KeyLimits, KeyRecord } from './keys/key-record.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
@@ -39,6 +40,17 @@ export class OverBudget extends ServeError {
   }
 }
 
+/** Use of a key in one process, since the process has counted it. */
+export interface KeyUse {
+  readonly requests: number;
+  /** Tokens of prompts and answers. */
+  readonly tokens: number;
+  /** Tokens of the present day in UTC. */
+  readonly tokensToday: number;
+  /** Rest of each limit that the key has. */
+  readonly left: KeyLimits;
+}
+
 /** Admits requests or refuses them. One gate serves all routes of a process, whatever their transport. */
 export interface Gate {
   /**
@@ -49,6 +61,8 @@ export interface Gate {
    *   `insufficient_quota`, `service_unavailable` while keys cannot be looked up
    */
   admit(caller: Pick<Caller, 'header'>, need: Need, path: string): Grant | Promise<Grant>;
+  /** Returns what this process counts of a key. @default nothing is counted */
+  useOf?(key: KeyRecord): KeyUse;
   close(): void;
 }
 

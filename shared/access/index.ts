@@ -13,6 +13,7 @@ export {
   type Grant,
   holdsSecret,
   hostNameOf,
+  type KeyUse,
   type Need,
   namesThisMachine,
   OverBudget,
@@ -31,7 +32,15 @@ export {
   type Scope,
   TEXT_MAX,
 } from './keys/key-record.ts';
-export { type IssuedKey, issueKey, type KeyStore, KeyStoreError, revokeKey, rotateKey } from './keys/key-store.ts';
+export {
+  type IssuedKey,
+  issueKey,
+  type KeyStore,
+  KeyStoreError,
+  limitKey,
+  revokeKey,
+  rotateKey,
+} from './keys/key-store.ts';
 export { isKeyId, KEY_PREFIX, keyIdOf } from './keys/key-text.ts';
 export { openKeyStore } from './keys/open-store.ts';
 export { type NamedRequest, RequestNames } from './request-names.ts';

@@ -161,6 +161,24 @@ export const changedRequestsSchema = z.object({
   left_out: count.describe('Changed requests that this event leaves out.'),
 });
 
+const text = z.object({
+  prompts: count.describe('Prompts of the request; only the first one is shown.'),
+  prompt: z
+    .array(z.object({ role: z.string(), text: z.string(), is_cut: z.boolean() }))
+    .readonly()
+    .describe('The latest messages, in order. A prompt without messages is one of them.'),
+  left_out: count.describe('Earlier messages that are not kept.'),
+  answers: z.array(
+    z.object({
+      choice: count,
+      text: z.string(),
+      reasoning: z.string(),
+      calls: z.array(z.object({ name: z.string(), arguments: z.string() })).describe('Calls of tools.'),
+    }),
+  ),
+  is_cut: z.boolean().describe('Whether only the beginning of the answers is kept.'),
+});
+
 export const requestDetailSchema = z.object({
   request,
   stages: z.array(
@@ -189,6 +207,8 @@ export const requestDetailSchema = z.object({
     .nullable()
     .describe('As /router/explain/{id} answers; null if none is known.'),
   no_decision: z.string().nullable().describe('Why there is no decision.'),
+  text: text.nullable().describe('Prompt and answers; null unless `--console-show-prompts` is on.'),
+  no_text: z.string().nullable().describe('Why there is no text.'),
 });
 
 export const workerDetailSchema = z.object({
@@ -235,6 +255,18 @@ const key = z.object({
   requests_per_minute: count.nullable().describe('Limit for each frontend process, like the next two; null = none.'),
   tokens_per_minute: count.nullable(),
   tokens_per_day: count.nullable(),
+  used: z
+    .object({ requests: count, tokens: count, tokens_today: count.describe('Since midnight in UTC.') })
+    .nullable()
+    .describe('Use at this frontend process since it started; null if it requires no keys.'),
+  left: z
+    .object({
+      requests_per_minute: count.nullable(),
+      tokens_per_minute: count.nullable(),
+      tokens_per_day: count.nullable(),
+    })
+    .nullable()
+    .describe('Rest of each limit at this frontend process; null if it requires no keys.'),
   created_ms: z.number(),
   expires_ms: z.number().nullable(),
   state: z.enum(['valid', 'expired', 'revoked']),
@@ -261,4 +293,5 @@ export type ConsoleChangedRequests = z.infer<typeof changedRequestsSchema>;
 export type ConsoleKey = z.infer<typeof key>;
 export type ConsoleKeys = z.infer<typeof keysSchema>;
 export type ConsoleIssuedKey = z.infer<typeof issuedKeySchema>;
+export type ConsoleText = z.infer<typeof text>;
 export type ConsoleRequestDetail = z.infer<typeof requestDetailSchema>;

@@ -1,18 +1,15 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { ConsoleIssuedKey, ConsoleKey, ConsoleKeys } from '../../shared/console/wire.ts';
-import { State } from '../fleet/model-table.tsx';
-import { dayOf, short, text } from '../format.ts';
 import type { PageProps } from '../main.tsx';
-import { Scroll } from '../scroll.tsx';
 import { ask, Refused } from '../server.ts';
-import { Sure } from '../sure.tsx';
+import { KeyTable } from './key-table.tsx';
 import { NewKeyForm } from './new-key-form.tsx';
 
 const JSON_TYPE = { 'content-type': 'application/json' };
 
-/** Page of the API keys: list, create, rotate and revoke. */
+/** Page of the API keys: list with use and budgets, create, limit, rotate and revoke. */
 export function KeysPage({ onLink }: PageProps) {
-  const { keys, failure, issued, send } = useKeys(onLink);
+  const { keys, failure, issued, send, refresh } = useKeys(onLink);
   if (keys === undefined) return <p class="muted">{failure ?? 'Waiting for the keys …'}</p>;
   return (
     <>
@@ -24,19 +21,28 @@ export function KeysPage({ onLink }: PageProps) {
           send('console/api/keys', { method: 'POST', headers: JSON_TYPE, body: JSON.stringify(body) })
         }
       />
-      <h2 id="keys">Keys</h2>
+      <div class="bar-line heading">
+        <h2 id="keys">Keys</h2>
+        <button type="button" onClick={refresh}>
+          Refresh
+        </button>
+      </div>
       {keys.length === 0 ? (
         <p class="muted">There are no keys yet.</p>
       ) : (
         <KeyTable
           keys={keys}
+          onLimit={(id, limits) =>
+            send(pathOf(id), { method: 'PATCH', headers: JSON_TYPE, body: JSON.stringify(limits) })
+          }
           onRotate={(id) => send(pathOf(id), { method: 'POST', headers: JSON_TYPE, body: '{}' })}
           onRevoke={(id) => send(pathOf(id), { method: 'DELETE' })}
         />
       )}
       <p class="muted small">
         Frontends notice a change within STATOR_KEY_CACHE_SECS (60 s). After a rotation, the previous secret stays valid
-        for a day. Limits count at each frontend process.
+        for a day. Each frontend process counts use and limits for itself: these are the counts of this one since it
+        started.
       </p>
     </>
   );
@@ -46,7 +52,7 @@ function pathOf(id: string): string {
   return `console/api/keys/${encodeURIComponent(id)}`;
 }
 
-/** Keeps the list of keys, and sends changes. */
+/** Keeps the list of keys. `send` changes it, and resolves with whether that was done. */
 function useKeys(onLink: PageProps['onLink']) {
   const [keys, setKeys] = useState<readonly ConsoleKey[]>();
   const [failure, setFailure] = useState<string>();
@@ -61,18 +67,20 @@ function useKeys(onLink: PageProps['onLink']) {
     onLink({ kind: 'live' });
     setKeys(((await response.json()) as ConsoleKeys).keys);
   };
-  const send = async (path: string, init: RequestInit): Promise<void> => {
+  const send = async (path: string, init: RequestInit): Promise<boolean> => {
     setFailure(undefined);
     try {
       const told = (await (await ask(path, init)).json()) as Partial<ConsoleIssuedKey>;
       setIssued(told.text === undefined ? undefined : (told as ConsoleIssuedKey));
       await look();
+      return true;
     } catch (thrown) {
       fail(thrown);
+      return false;
     }
   };
   useEffect(() => void look().catch(fail), []);
-  return { keys, failure, issued, send };
+  return { keys, failure, issued, send, refresh: () => void look().catch(fail) };
 }
 
 function Issued({ issued: { text: secret, key } }: { readonly issued: ConsoleIssuedKey }) {
@@ -86,75 +94,5 @@ function Issued({ issued: { text: secret, key } }: { readonly issued: ConsoleIss
         Copy
       </button>
     </section>
-  );
-}
-
-interface KeyTableProps {
-  readonly keys: readonly ConsoleKey[];
-  readonly onRotate: (id: string) => Promise<void>;
-  readonly onRevoke: (id: string) => Promise<void>;
-}
-
-function KeyTable({ keys, onRotate, onRevoke }: KeyTableProps) {
-  return (
-    <Scroll label="Table of keys">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Key</th>
-            <th scope="col">Name</th>
-            <th scope="col">State</th>
-            <th scope="col">Owner</th>
-            <th scope="col">Scopes</th>
-            <th scope="col">Models</th>
-            <th scope="col" class="n">
-              Requests/min
-            </th>
-            <th scope="col" class="n">
-              Tokens/min
-            </th>
-            <th scope="col" class="n">
-              Tokens/day
-            </th>
-            <th scope="col">Created</th>
-            <th scope="col">Ends</th>
-            <th scope="col">
-              <span class="unseen">Changes</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {keys.toReversed().map((key) => (
-            <tr key={key.id}>
-              <th scope="row" class="mono">
-                {key.id}
-              </th>
-              <td class="cut" title={key.name}>
-                {key.name}
-              </td>
-              <td>
-                <State name={key.state} tone={key.state === 'valid' ? 'ready' : ''} />
-              </td>
-              <td class="cut">{key.owner === key.id ? '–' : key.owner}</td>
-              <td>{key.scopes.join(', ')}</td>
-              <td class="cut">{text(key.models?.join(', ') ?? 'all')}</td>
-              <td class="n">{short(key.requests_per_minute)}</td>
-              <td class="n">{short(key.tokens_per_minute)}</td>
-              <td class="n">{short(key.tokens_per_day)}</td>
-              <td>{dayOf(key.created_ms)}</td>
-              <td>{key.expires_ms === null ? '–' : dayOf(key.expires_ms)}</td>
-              <td class="n">
-                {key.state === 'valid' && (
-                  <>
-                    <Sure word="Rotate" about={`key ${key.id}`} onSure={() => onRotate(key.id)} />
-                    <Sure word="Revoke" about={`key ${key.id}`} onSure={() => onRevoke(key.id)} />
-                  </>
-                )}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Scroll>
   );
 }

@@ -1,21 +1,17 @@
 import { useState } from 'preact/hooks';
+import { LIMITS } from './limits.ts';
 
-const LIMITS = [
-  ['requests_per_minute', 'Requests a minute'],
-  ['tokens_per_minute', 'Tokens a minute'],
-  ['tokens_per_day', 'Tokens a day'],
-  ['expires_days', 'Ends after days'],
-] as const;
+const NUMBERS = [...LIMITS, { name: 'expires_days', shown: 'Ends after days' }] as const;
 const SCOPES = ['inference', 'admin', 'metrics'] as const;
 
 /** Form for a new key. */
-export function NewKeyForm({ onCreate }: { readonly onCreate: (body: object) => Promise<void> }) {
+export function NewKeyForm({ onCreate }: { readonly onCreate: (body: object) => Promise<boolean> }) {
   const [isSending, setSending] = useState(false);
   const create = async (form: HTMLFormElement): Promise<void> => {
     setSending(true);
-    await onCreate(bodyOf(new FormData(form)));
+    const isDone = await onCreate(bodyOf(new FormData(form)));
     setSending(false);
-    form.reset();
+    if (isDone) form.reset();
   };
   return (
     <form
@@ -42,7 +38,7 @@ export function NewKeyForm({ onCreate }: { readonly onCreate: (body: object) => 
         Models, with commas
         <input name="models" size={18} placeholder="all" autocomplete="off" />
       </label>
-      {LIMITS.map(([name, shown]) => (
+      {NUMBERS.map(({ name, shown }) => (
         <label key={name}>
           {shown}
           <input name={name} type="number" min={1} class="narrow" placeholder="none" />
@@ -62,11 +58,11 @@ function bodyOf(form: FormData): object {
     .split(',')
     .map((name) => name.trim())
     .filter((name) => name !== '');
-  const limits = LIMITS.flatMap(([name]) => (textOf(name) === '' ? [] : [[name, Number(textOf(name))] as const]));
+  const numbers = NUMBERS.flatMap(({ name }) => (textOf(name) === '' ? [] : [[name, Number(textOf(name))] as const]));
   return {
     name: textOf('name'),
     scopes: [textOf('scope')],
     ...(models.length === 0 ? {} : { models }),
-    ...Object.fromEntries(limits),
+    ...Object.fromEntries(numbers),
   };
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../clock/index.ts';
 import { BoundedMap } from '../../records/index.ts';
-import { OverBudget } from '../grant.ts';
+import { type KeyUse, OverBudget } from '../grant.ts';
 import type { KeyLimits, KeyRecord } from './key-record.ts';
 
 type Headers = Readonly<Record<string, string>>;
@@ -23,12 +23,18 @@ export class KeyBudgets {
     this.#clock = clock;
   }
 
-  /** Returns the budget of a key; undefined for keys without limits, which cost nothing here. */
-  of({ id, limits }: KeyRecord): Budget | undefined {
-    if (!hasLimits(limits)) return undefined;
-    const budget = this.#budgets.get(id) ?? new Budget(this.#clock);
-    this.#budgets.set(id, budget); // this key is now the one used last
+  /** Returns the budget of a key, which also counts what a key without limits uses. */
+  of({ id }: KeyRecord): Budget {
+    const known = this.#budgets.use(id); // this key is now the one used last
+    if (known !== undefined) return known;
+    const budget = new Budget(this.#clock);
+    this.#budgets.set(id, budget);
     return budget;
+  }
+
+  /** Returns what a key has used and what is left of its limits. */
+  useOf({ id, limits }: KeyRecord): KeyUse {
+    return (this.#budgets.get(id) ?? new Budget(this.#clock)).use(limits);
   }
 }
 
@@ -43,6 +49,8 @@ export class Budget {
   readonly #tokens = new Flow();
   #day = 0;
   #dayTokens = 0;
+  #requestsSoFar = 0;
+  #tokensSoFar = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -50,6 +58,12 @@ export class Budget {
 
   /** Counts a request. @throws OverBudget */
   take(limits: KeyLimits): void {
+    if (hasLimits(limits)) this.#require(limits);
+    this.#requestsSoFar++;
+  }
+
+  /** Checks that no budget is spent, and counts the request against the budget of requests. @throws OverBudget */
+  #require(limits: KeyLimits): void {
     const { requestsPerMinute, tokensPerMinute, tokensPerDay } = limits;
     this.#refill(limits);
     if (tokensPerDay !== undefined && this.#dayTokens >= tokensPerDay) {
@@ -58,7 +72,7 @@ export class Budget {
         'insufficient_quota',
         message,
         DAY_MS - (this.#clock.wallMs() % DAY_MS),
-        this.headers(limits),
+        this.#headers(limits),
       );
     }
     if (tokensPerMinute !== undefined && this.#tokens.used >= tokensPerMinute) {
@@ -74,12 +88,34 @@ export class Budget {
   }
 
   spend(tokens: number): void {
+    this.#startDay();
     this.#tokens.used += tokens;
     this.#dayTokens += tokens;
+    this.#tokensSoFar += tokens;
   }
 
-  /** Returns headers with the names that OpenAI's clients know. */
-  headers(limits: KeyLimits): Headers {
+  /** Returns what was used, and what is left of each limit. */
+  use(limits: KeyLimits): KeyUse {
+    this.#refill(limits);
+    const { requestsPerMinute, tokensPerMinute, tokensPerDay } = limits;
+    return {
+      requests: this.#requestsSoFar,
+      tokens: this.#tokensSoFar,
+      tokensToday: this.#dayTokens,
+      left: {
+        ...(requestsPerMinute !== undefined && { requestsPerMinute: rest(requestsPerMinute, this.#requests.used) }),
+        ...(tokensPerMinute !== undefined && { tokensPerMinute: rest(tokensPerMinute, this.#tokens.used) }),
+        ...(tokensPerDay !== undefined && { tokensPerDay: rest(tokensPerDay, this.#dayTokens) }),
+      },
+    };
+  }
+
+  /** Returns headers with the names that OpenAI's clients know; undefined without limits. */
+  headers(limits: KeyLimits): Headers | undefined {
+    return hasLimits(limits) ? this.#headers(limits) : undefined;
+  }
+
+  #headers(limits: KeyLimits): Headers {
     this.#refill(limits);
     const { requestsPerMinute, tokensPerMinute, tokensPerDay } = limits;
     const headers: Record<string, string> = {};
@@ -87,7 +123,7 @@ export class Budget {
     if (tokensPerMinute !== undefined) tell(headers, 'tokens', tokensPerMinute, this.#tokens.used);
     else if (tokensPerDay !== undefined) {
       headers['x-ratelimit-limit-tokens'] = String(tokensPerDay);
-      headers['x-ratelimit-remaining-tokens'] = String(Math.max(0, tokensPerDay - this.#dayTokens));
+      headers['x-ratelimit-remaining-tokens'] = String(rest(tokensPerDay, this.#dayTokens));
       headers['x-ratelimit-reset-tokens'] = span(DAY_MS - (this.#clock.wallMs() % DAY_MS));
     }
     return headers;
@@ -97,6 +133,10 @@ export class Budget {
     const nowMs = this.#clock.nowMs();
     this.#requests.flow(requestsPerMinute, nowMs);
     this.#tokens.flow(tokensPerMinute, nowMs);
+    this.#startDay();
+  }
+
+  #startDay(): void {
     const day = Math.floor(this.#clock.wallMs() / DAY_MS);
     if (day === this.#day) return;
     this.#day = day;
@@ -108,7 +148,7 @@ export class Budget {
       'rate_limit_exceeded',
       `The key's limit of ${limit} is reached`,
       waitMs,
-      this.headers(limits),
+      this.#headers(limits),
     );
   }
 }
@@ -119,9 +159,16 @@ class Flow {
   #atMs = 0;
 
   flow(perMinute: number, nowMs: number): void {
-    this.used = Math.max(0, this.used - ((nowMs - this.#atMs) / MINUTE_MS) * perMinute);
+    // What was used without a limit does not count against one that is set later
+    if (perMinute === 0) this.used = 0;
+    else this.used = Math.max(0, this.used - ((nowMs - this.#atMs) / MINUTE_MS) * perMinute);
     this.#atMs = nowMs;
   }
+}
+
+/** Returns the whole units of a limit that are left. */
+function rest(limit: number, used: number): number {
+  return Math.max(0, Math.floor(limit - used));
 }
 
 function msUntil(amount: number, perMinute: number): number {
@@ -130,7 +177,7 @@ function msUntil(amount: number, perMinute: number): number {
 
 function tell(headers: Record<string, string>, unit: string, limit: number, used: number): void {
   headers[`x-ratelimit-limit-${unit}`] = String(limit);
-  headers[`x-ratelimit-remaining-${unit}`] = String(Math.max(0, Math.floor(limit - used)));
+  headers[`x-ratelimit-remaining-${unit}`] = String(rest(limit, used));
   headers[`x-ratelimit-reset-${unit}`] = span(msUntil(used, limit));
 }
 

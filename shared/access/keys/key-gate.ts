@@ -1,5 +1,5 @@
 import { ServeError } from '../../errors/index.ts';
-import { type Caller, type Gate, type Grant, type Need, shownSecrets } from '../grant.ts';
+import { type Caller, type Gate, type Grant, type KeyUse, type Need, shownSecrets } from '../grant.ts';
 import { type Budget, KeyBudgets } from './budgets.ts';
 import { KeyCache, type KeyCacheOptions } from './key-cache.ts';
 import { isInForce, type KeyRecord, type ReadyKey, type Scope } from './key-record.ts';
@@ -56,6 +56,10 @@ export class KeyGate implements Gate {
     return this.#read(shown, known, need, path);
   }
 
+  useOf(key: KeyRecord): KeyUse {
+    return this.#budgets.useOf(key);
+  }
+
   close(): void {
     this.#options.store.close();
   }
@@ -110,17 +114,17 @@ export class KeyGate implements Gate {
       owner,
       key: record,
       allowsModel: (...names) => models === undefined || names.some((name) => models.includes(name)),
-      headers: () => budget?.headers(limits),
+      headers: () => budget.headers(limits),
       spent: (tokens) => {
-        budget?.spend(tokens);
+        budget.spend(tokens);
         this.#options.onSpent?.(owner, tokens);
       },
     };
   }
 
-  #take({ owner, limits }: KeyRecord, budget: Budget | undefined): void {
+  #take({ owner, limits }: KeyRecord, budget: Budget): void {
     try {
-      budget?.take(limits);
+      budget.take(limits);
     } catch (thrown) {
       const isQuota = thrown instanceof ServeError && thrown.code === 'insufficient_quota';
       throw this.#refuse(isQuota ? 'quota' : 'rate', thrown);

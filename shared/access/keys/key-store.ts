@@ -107,6 +107,18 @@ export async function rotateKey(
   return record && { text, record };
 }
 
+/** Limits to change; null takes a limit away. */
+export type LimitChange = { readonly [K in keyof KeyLimits]?: number | null | undefined };
+
+/** Changes limits of a key. Others stay. Returns undefined if there is no such key. */
+export function limitKey(store: KeyStore, id: string, change: LimitChange): Promise<KeyRecord | undefined> {
+  return store.update(id, (record) => {
+    const given = Object.entries(change).filter(([, limit]) => limit !== undefined);
+    const limits = Object.entries({ ...record.limits, ...Object.fromEntries(given) });
+    return { ...record, limits: Object.fromEntries(limits.filter(([, limit]) => limit !== null)) };
+  });
+}
+
 /** Ends a key, which stays in lists. Returns undefined if there is no such key. */
 export function revokeKey(store: KeyStore, clock: Clock, id: string): Promise<KeyRecord | undefined> {
   return store.update(id, (record) => ({ ...record, revokedMs: record.revokedMs ?? clock.wallMs() }));

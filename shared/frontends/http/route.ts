@@ -43,7 +43,7 @@ export type FailureName = 'Error' | 'MessagesError' | 'ThresholdError';
 export interface Operation {
   /** Path with `{name}` for its variable parts. */
   readonly path: string;
-  readonly method: 'get' | 'post' | 'delete';
+  readonly method: 'get' | 'post' | 'patch' | 'delete';
   /** Unique `operationId`, by which generated clients name the operation. */
   readonly id: string;
   readonly tag: 'Generation' | 'Responses' | 'Messages' | 'Models' | 'Operations';
@@ -97,7 +97,7 @@ export interface Route {
   readonly operations: readonly Operation[];
 }
 
-const METHODS = { get: ['GET', 'HEAD'], post: ['POST'], delete: ['DELETE'] } as const;
+const METHODS = { get: ['GET', 'HEAD'], post: ['POST'], patch: ['PATCH'], delete: ['DELETE'] } as const;
 
 /** An operation of a route. */
 type RouteOperation = Omit<Operation, 'path'> & {

@@ -3,18 +3,24 @@ import { issueKey, KeyGate, KeyStoreError } from '../../../shared/access/index.t
 import type { ConsoleIssuedKey, ConsoleKeys } from '../../../shared/console/wire.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { MemoryKeyStore } from '../../support/memory-key-store.ts';
+import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const ADMIN = 'an-admin-key-of-thirty-two-or-more-characters';
 const PATH = '/console/api/keys';
+const CHAT = { model: 'm', messages: [{ role: 'user', content: 'x' }] };
+/** Tokens of prompt and answer of one chat. */
+const TOKENS = 5;
 
 function bed(options: TestAppOptions = {}) {
   const clock = new VirtualClock();
   const store = new MemoryKeyStore();
   const gate = new KeyGate({ store, clock, freshMs: 0 });
   const { settings, ...others } = options;
+  const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['x']));
   const test = createTestApp({
     clock,
+    pipeline,
     gate,
     keyStore: async () => store,
     settings: { adminKey: ADMIN, ...settings },
@@ -70,6 +76,69 @@ describe('API keys in the console', () => {
     for (const method of ['POST', 'DELETE']) {
       for (const id of [unknown, 'x']) expect((await ask(method, `${PATH}/${id}`, {})).status).toBe(404);
     }
+  });
+
+  it('show what they have used at this frontend, and what is left of their limits', async () => {
+    const { ask, create, list, clock } = bed();
+    const limits = { requests_per_minute: 60, tokens_per_day: 5000 };
+    const { text, key } = await create({ name: 'a', ...limits });
+    expect(key).toMatchObject({
+      ...limits,
+      tokens_per_minute: null,
+      used: { requests: 0, tokens: 0, tokens_today: 0 },
+    });
+    expect(key.left).toEqual({ ...limits, tokens_per_minute: null });
+    await clock.advance(1); // lists begin with the oldest
+    const { text: free } = await create({ name: 'b' });
+    for (const each of [text, text, free]) {
+      expect((await ask('POST', '/v1/chat/completions', CHAT, each)).status).toBe(200);
+    }
+    const [first, second] = await list();
+    expect(first).toMatchObject({
+      used: { requests: 2, tokens: 2 * TOKENS, tokens_today: 2 * TOKENS },
+      left: { requests_per_minute: 58, tokens_per_minute: null, tokens_per_day: 5000 - 2 * TOKENS },
+    });
+    expect(second).toMatchObject({
+      used: { requests: 1, tokens: TOKENS },
+      left: { requests_per_minute: null, tokens_per_minute: null, tokens_per_day: null },
+    });
+  });
+
+  it('have no counts at a frontend that requires no keys', async () => {
+    const { create } = bed({ gate: undefined });
+    expect((await create({ name: 'a', tokens_per_day: 1 })).key).toMatchObject({ used: null, left: null });
+  });
+
+  it('get other limits, which count from now on', async () => {
+    const { ask, create, list, clock } = bed();
+    const { text, key } = await create({ name: 'a', requests_per_minute: 1, tokens_per_day: 5000 });
+    const chat = () => ask('POST', '/v1/chat/completions', CHAT, text);
+    expect([(await chat()).status, (await chat()).status]).toEqual([200, 429]);
+    const change = { requests_per_minute: null, tokens_per_minute: 3 };
+    const changed = await ask('PATCH', `${PATH}/${key.id}`, change);
+    const limits = { requests_per_minute: null, tokens_per_minute: 3, tokens_per_day: 5000 };
+    expect([changed.status, await changed.json()]).toEqual([200, expect.objectContaining(limits)]);
+    expect(await list()).toMatchObject([limits]);
+    await clock.advance(1); // keys of this gate are read for each request
+    const after = await chat();
+    expect([after.status, after.headers.get('x-ratelimit-limit-tokens')]).toEqual([200, '3']);
+    expect((await list())[0]?.used).toMatchObject({ requests: 2 });
+    for (const id of ['A'.repeat(12), 'x']) expect((await ask('PATCH', `${PATH}/${id}`, {})).status).toBe(404);
+  });
+
+  it.each([
+    [{ tokens_per_day: 0 }, 'tokens_per_day'],
+    [{ tokens_per_day: '5' }, 'tokens_per_day'],
+    [{ tokens_per_minute: 1e13 }, 'tokens_per_minute'],
+    [{ tokens_per_year: 1 }, null],
+  ])('keep their limits if the new ones are refused: %j', async (body, param) => {
+    const { ask, create, list } = bed();
+    const { key } = await create({ name: 'a', tokens_per_day: 7 });
+    const response = await ask('PATCH', `${PATH}/${key.id}`, body);
+    const { error } = (await response.json()) as { readonly error: { readonly param: string | null } };
+    expect(response.status).toBe(400);
+    if (param !== null) expect(error.param).toBe(param);
+    expect(await list()).toEqual([key]);
   });
 
   it('are not created with lists that are empty or too long', async () => {

@@ -30,6 +30,7 @@ describe('the examples of /openapi.json', () => {
       listKeys: 403,
       createKey: 403,
       rotateKey: 403,
+      limitKey: 403,
       revokeKey: 403,
     });
   });

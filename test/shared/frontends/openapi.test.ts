@@ -62,7 +62,7 @@ describe('GET /openapi.json', () => {
     expect(paths).toHaveProperty(['/v1/messages/count_tokens']);
     for (const [path, methods] of Object.entries(paths)) {
       const url = `http://localhost${path.replaceAll(/\{\w+\}/g, 'resp_x')}`;
-      const refused = await app.fetch(new Request(url, { method: 'PATCH', headers }));
+      const refused = await app.fetch(new Request(url, { method: 'PUT', headers }));
       expect(refused.status, path).toBe(405);
       const allowed = (refused.headers.get('allow') ?? '').toLowerCase().split(',');
       expect(allowed, path).toEqual(expect.arrayContaining(Object.keys(methods)));

@@ -3,22 +3,24 @@ import {
   isInForce,
   isKeyId,
   issueKey,
+  type KeyLimits,
   type KeyRecord,
   type KeyStore,
   KeyStoreError,
   LIMIT_MAX,
   LIST_MAX,
+  limitKey,
   revokeKey,
   rotateKey,
   SCOPES,
   TEXT_MAX,
 } from '../../../access/index.ts';
-import type { Clock } from '../../../clock/index.ts';
 import type { ConsoleKey } from '../../../console/index.ts';
 import { ServeError } from '../../../errors/index.ts';
 import { atMost, invalidValue, requireShape } from '../../../protocol/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
-import { type BodyRoute, CONSOLE_PATH, decodePath, shownId } from '../route.ts';
+import type { HttpExchange } from '../exchange/exchange.ts';
+import { type BodyRoute, CONSOLE_PATH, decodePath, type RouteBody, shownId } from '../route.ts';
 import { readJson } from '../serve-inference.ts';
 import { sendJson } from '../sinks/send.ts';
 
@@ -57,13 +59,21 @@ const rotationSchema = z.strictObject({
     .optional(),
 });
 
+const newLimit = z.int().min(1).max(LIMIT_MAX).nullable().optional();
+
+const limitsSchema = z.strictObject({
+  requests_per_minute: newLimit,
+  tokens_per_minute: newLimit,
+  tokens_per_day: newLimit,
+});
+
 /** `GET /console/api/keys` lists the API keys, without their secrets. `POST` creates one. */
 export const keys: BodyRoute = {
   serve: async (deps, exchange) => {
     const { clock } = deps;
     if (exchange.method !== 'POST') {
       const records = await withStore(deps, (store) => store.list(exchange.sink.closed));
-      return sendJson(exchange, 200, { keys: records.map((record) => shownKey(record, clock)) }, NOT_KEPT);
+      return sendJson(exchange, 200, { keys: records.map((record) => shownKey(record, deps)) }, NOT_KEPT);
     }
     const body = requireShape(newKeySchema, await readJson(exchange, deps));
     const { name, owner, scopes = ['inference'], models, expires_days: days } = body;
@@ -78,31 +88,59 @@ export const keys: BodyRoute = {
     const wanted = { name, owner, scopes, models, limits, lifeMs };
     const { text, record } = await withStore(deps, (store) => issueKey(store, clock, wanted));
     deps.logger.info('API key is created', { key_id: record.id, key_name: record.name });
-    sendJson(exchange, 200, { text, key: shownKey(record, clock) }, NOT_KEPT);
+    sendJson(exchange, 200, { text, key: shownKey(record, deps) }, NOT_KEPT);
   },
   body: { name: 'ConsoleNewKey', schema: newKeySchema, example: () => ({ name: 'a team' }) },
 };
 
-/** `POST /console/api/keys/{id}` gives a key another secret. `DELETE` ends it; it stays in the list. */
+/**
+ * `POST /console/api/keys/{id}` gives a key another secret. `PATCH` changes its limits. `DELETE` ends it; it stays in
+ * the list.
+ */
 export const key: BodyRoute = {
   serve: async (deps, exchange) => {
-    const { clock } = deps;
     const id = decodePath(exchange.path.slice(`${CONSOLE_PATH}/api/keys/`.length));
     if (!isKeyId(id)) throw unknownKey(id);
-    if (exchange.method === 'DELETE') {
-      const revoked = await withStore(deps, (store) => revokeKey(store, clock, id));
-      if (revoked === undefined) throw unknownKey(id);
-      deps.logger.info('API key is revoked', { key_id: id, key_name: revoked.name });
-      return sendJson(exchange, 200, shownKey(revoked, clock), NOT_KEPT);
-    }
-    const { overlap_hours: hours = OVERLAP_HOURS } = requireShape(rotationSchema, await readJson(exchange, deps));
-    const issued = await withStore(deps, (store) => rotateKey(store, clock, id, hours * MS_PER_HOUR));
-    if (issued === undefined) throw unknownKey(id);
-    deps.logger.info('API key is rotated', { key_id: id, key_name: issued.record.name });
-    sendJson(exchange, 200, { text: issued.text, key: shownKey(issued.record, clock) }, NOT_KEPT);
+    if (exchange.method === 'DELETE') return revoke(deps, exchange, id);
+    return exchange.method === 'PATCH' ? changeLimits(deps, exchange, id) : rotate(deps, exchange, id);
   },
   body: { name: 'ConsoleRotation', schema: rotationSchema, example: () => ({ overlap_hours: OVERLAP_HOURS }) },
 };
+
+/** Body of `PATCH /console/api/keys/{id}`. */
+export const limitsBody: RouteBody = {
+  name: 'ConsoleKeyLimits',
+  schema: limitsSchema,
+  example: () => ({ tokens_per_day: 1_000_000, tokens_per_minute: null }),
+};
+
+async function rotate(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
+  const { overlap_hours: hours = OVERLAP_HOURS } = requireShape(rotationSchema, await readJson(exchange, deps));
+  const issued = await withStore(deps, (store) => rotateKey(store, deps.clock, id, hours * MS_PER_HOUR));
+  if (issued === undefined) throw unknownKey(id);
+  deps.logger.info('API key is rotated', { key_id: id, key_name: issued.record.name });
+  sendJson(exchange, 200, { text: issued.text, key: shownKey(issued.record, deps) }, NOT_KEPT);
+}
+
+async function changeLimits(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
+  const body = requireShape(limitsSchema, await readJson(exchange, deps));
+  const change = {
+    requestsPerMinute: body.requests_per_minute,
+    tokensPerMinute: body.tokens_per_minute,
+    tokensPerDay: body.tokens_per_day,
+  };
+  const changed = await withStore(deps, (store) => limitKey(store, id, change));
+  if (changed === undefined) throw unknownKey(id);
+  deps.logger.info('limits of an API key are changed', { key_id: id, key_name: changed.name, ...body });
+  sendJson(exchange, 200, shownKey(changed, deps), NOT_KEPT);
+}
+
+async function revoke(deps: HttpAppDeps, exchange: HttpExchange, id: string): Promise<void> {
+  const revoked = await withStore(deps, (store) => revokeKey(store, deps.clock, id));
+  if (revoked === undefined) throw unknownKey(id);
+  deps.logger.info('API key is revoked', { key_id: id, key_name: revoked.name });
+  sendJson(exchange, 200, shownKey(revoked, deps), NOT_KEPT);
+}
 
 /** Checks how many entries a list of the body has; its schema checks each of them. */
 function requireLength(field: string, list: readonly string[] | undefined, max: number): void {
@@ -131,20 +169,29 @@ async function withStore<T>({ keyStore }: HttpAppDeps, work: (store: KeyStore) =
 }
 
 /** Returns a key as operators see it: without its digests. */
-function shownKey(record: KeyRecord, clock: Clock): ConsoleKey {
+function shownKey(record: KeyRecord, { clock, gate }: Pick<HttpAppDeps, 'clock' | 'gate'>): ConsoleKey {
   const { id, name, owner, scopes, models, limits, createdMs, expiresMs, revokedMs } = record;
   const state = revokedMs !== undefined ? 'revoked' : isInForce(record, clock.wallMs()) ? 'valid' : 'expired';
+  const use = gate?.useOf?.(record);
   return {
     id,
     name,
     owner,
     scopes: [...scopes],
     models: models === undefined ? null : [...models],
-    requests_per_minute: limits.requestsPerMinute ?? null,
-    tokens_per_minute: limits.tokensPerMinute ?? null,
-    tokens_per_day: limits.tokensPerDay ?? null,
+    ...shownLimits(limits),
+    used: use === undefined ? null : { requests: use.requests, tokens: use.tokens, tokens_today: use.tokensToday },
+    left: use === undefined ? null : shownLimits(use.left),
     created_ms: createdMs,
     expires_ms: expiresMs ?? null,
     state,
+  };
+}
+
+function shownLimits({ requestsPerMinute, tokensPerMinute, tokensPerDay }: KeyLimits) {
+  return {
+    requests_per_minute: requestsPerMinute ?? null,
+    tokens_per_minute: tokensPerMinute ?? null,
+    tokens_per_day: tokensPerDay ?? null,
   };
 }

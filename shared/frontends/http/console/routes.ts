@@ -9,6 +9,7 @@ const serveConsoleWorker = serveLater(async () => (await import('./api.ts')).ser
 const serveDrain = serveLater(async () => (await import('./api.ts')).serveDrain);
 const loadKeys = async () => (await import('./keys.ts')).keys;
 const loadKey = async () => (await import('./keys.ts')).key;
+const loadLimits = async () => (await import('./keys.ts')).limitsBody;
 const loadAnswers = () => import('./answers.ts');
 
 /** Returns the routes of the console's data, which are for operators. */
@@ -90,6 +91,15 @@ function keyRoutes(): readonly Route[] {
         summary: 'Gives an API key another secret, and shows it this once. The old one stays valid for a while.',
         bodies: [async () => (await loadKey()).body],
         answer: async () => (await loadAnswers()).ISSUED_KEY,
+        codes: [...reads, ...codes, 'not_found'],
+      },
+      {
+        tag,
+        method: 'patch',
+        id: 'limitKey',
+        summary: 'Changes limits of an API key; null takes a limit away, and limits that are not named stay.',
+        bodies: [loadLimits],
+        answer: async () => (await loadAnswers()).KEY,
         codes: [...reads, ...codes, 'not_found'],
       },
       {
