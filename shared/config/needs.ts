@@ -136,6 +136,7 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   stripAnthropicPreamble: [on('enableAnthropicApi')],
   responseStoreTtlSecs: [isNot('responseStore', 'off')],
   responseStoreMaxMb: [isNot('responseStore', 'off')],
+  consoleShowPrompts: [isNot('consoleRequests', 0), off('disableFrontendAdminApi')],
   keyCacheSecs: [KEYS],
   cacheIsolation: [KEYS],
   grpcMetricsPort: [on('kserveGrpcServer')],

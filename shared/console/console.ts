@@ -15,6 +15,8 @@ export interface ConsoleOptions {
   readonly clock: Clock;
   /** Requests that the console remembers. */
   readonly kept: number;
+  /** Whether the console keeps prompts and answers, and shows them. @default false */
+  readonly showsPrompts?: boolean;
   /** Returns the output tokens of a model so far. @param model primary name */
   outputTokensOf(model: string): number;
 }
@@ -47,10 +49,10 @@ export class FleetConsole {
   readonly #hours: Hours;
   readonly #stalled = { ids: new Set<string>(), changes: 0 }; // bounded by the workers in discovery
 
-  constructor({ clock, kept, outputTokensOf }: ConsoleOptions) {
+  constructor({ clock, kept, showsPrompts = false, outputTokensOf }: ConsoleOptions) {
     this.#clock = clock;
     this.#hours = new Hours(clock, outputTokensOf);
-    this.log = new RequestLog(clock, this.#hours, kept);
+    this.log = new RequestLog(clock, this.#hours, kept, showsPrompts);
     this.coldStarts = new ColdStarts(clock);
     this.observer = {
       ...this.log.observer,

@@ -1,13 +1,20 @@
 import type { Clock } from '../clock/index.ts';
 import type { PipelineObserver } from '../pipeline/index.ts';
-import { requestKeyOf } from '../protocol/index.ts';
+import { type GenerationRequest, type GenerationSink, requestKeyOf } from '../protocol/index.ts';
+import { BoundedMap } from '../records/index.ts';
 import type { Hours } from './hours.ts';
 import type { RequestFilter, RequestOutcomeName } from './request-filter.ts';
+import { ShowingSink, ShownText } from './shown-text.ts';
 import { type RequestArrival, type RequestEnding, WatchedRequest } from './watched-request.ts';
-import type { ConsoleRequests, ConsoleWorkerDetail } from './wire.ts';
+import type { ConsoleRequestDetail, ConsoleRequests, ConsoleWorkerDetail } from './wire.ts';
 
 /** Rows of one page, and of one event. */
 export const PAGE_ROWS = 100;
+/** Requests whose prompts and answers are kept, if they are kept at all: at most 32 MB with the bounds of each. */
+export const TEXTS_MAX = 1000;
+
+const NOT_SHOWN = 'Prompts and answers are shown only with --console-show-prompts.';
+const NO_TEXT = `The frontend has no text of it: the request was refused, or ${TEXTS_MAX} others came since.`;
 
 /** A page of requests, the newest first; see `ConsoleRequests`. */
 export interface RequestPage extends Omit<ConsoleRequests, 'requests'> {
@@ -20,13 +27,19 @@ export interface RequestTrace {
   named(model: string): void;
   /** The body was read. @param id request id */
   identified(id: string): void;
+  /**
+   * Notes the prompt. Returns a sink that notes the answer on its way to `sink`. A batch calls it for each of its
+   * prompts. Absent if the console shows no prompts.
+   */
+  readonly shown?: (request: GenerationRequest, sink: GenerationSink) => GenerationSink;
   /** The request is over. Called once. */
   ended(ending: RequestEnding): void;
 }
 
 /**
  * The requests of a frontend: all that run, and the last ones that have ended, in a ring. Only the end of a request
- * displaces another one, so that a busy frontend, too, shows how its requests end. It keeps no prompts and no answers.
+ * displaces another one, so that a busy frontend, too, shows how its requests end. It keeps no prompts and no answers
+ * unless a setting asks for them.
  */
 export class RequestLog {
   readonly #clock: Clock;
@@ -41,11 +54,18 @@ export class RequestLog {
   #added = 0;
   #version = 0;
 
-  /** @param kept number of ended requests that the ring keeps: at least 1 */
-  constructor(clock: Clock, hours: Hours, kept: number) {
+  /** Texts by the number of their request; undefined = none are kept. */
+  readonly #texts: BoundedMap<number, ShownText> | undefined;
+
+  /**
+   * @param kept number of ended requests that the ring keeps: at least 1
+   * @param showsPrompts whether prompts and answers are kept
+   */
+  constructor(clock: Clock, hours: Hours, kept: number, showsPrompts: boolean) {
     this.#clock = clock;
     this.#hours = hours;
     this.#ring = new Array<undefined>(kept).fill(undefined);
+    this.#texts = showsPrompts ? new BoundedMap(TEXTS_MAX) : undefined;
   }
 
   /** Grows with every change. */
@@ -72,7 +92,9 @@ export class RequestLog {
     this.#open.add(request);
     this.#count('', 1);
     this.#changed(request);
+    const texts = this.#texts;
     return {
+      ...(texts && { shown: (asked, sink) => shown(texts, request.number, asked, sink) }),
       named: (model) => {
         this.#count(request.model, -1);
         request.model = model;
@@ -138,6 +160,13 @@ export class RequestLog {
     return sums;
   }
 
+  /** Returns the texts of a request, or why there are none. */
+  textOf({ number }: WatchedRequest): Pick<ConsoleRequestDetail, 'text' | 'no_text'> {
+    if (this.#texts === undefined) return { text: null, no_text: NOT_SHOWN };
+    const text = this.#texts.get(number);
+    return text === undefined ? { text: null, no_text: NO_TEXT } : { text: text.shown(), no_text: null };
+  }
+
   *#matching(filter: RequestFilter, before: number): Generator<WatchedRequest> {
     for (const request of this.#all()) if (request.number < before && matches(request, filter)) yield request;
   }
@@ -184,6 +213,23 @@ export class RequestLog {
     if (count === 0) this.#runningOf.delete(model);
     else this.#runningOf.set(model, count);
   }
+}
+
+/** Notes the first prompt of a request, and how many it has. Returns the sink for the answer to this one. */
+function shown(
+  texts: BoundedMap<number, ShownText>,
+  number: number,
+  asked: GenerationRequest,
+  sink: GenerationSink,
+): GenerationSink {
+  const known = texts.get(number);
+  if (known !== undefined) {
+    known.prompts++;
+    return sink;
+  }
+  const text = new ShownText(asked);
+  texts.set(number, text);
+  return new ShowingSink(sink, text);
 }
 
 /** Returns the newest of these requests, the newest first. @param most number of them at most */

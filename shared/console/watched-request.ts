@@ -31,7 +31,7 @@ export interface RequestEnding {
   readonly totalMs: number;
 }
 
-/** One request as the console shows it. It has no text of prompts or answers. */
+/** One request as the console shows it, without the text of prompts and answers. */
 export class WatchedRequest {
   readonly number: number;
   /** Grows with every change of any request. */
@@ -117,8 +117,8 @@ export class WatchedRequest {
     };
   }
 
-  /** Returns what happened to it, without the routing decision. */
-  detail(): Omit<ConsoleRequestDetail, 'decision' | 'no_decision'> {
+  /** Returns what happened to it, without the routing decision and without texts. */
+  detail(): Pick<ConsoleRequestDetail, 'request' | 'stages' | 'attempts' | 'moves'> {
     return {
       request: this.row(),
       stages: this.#stages(),

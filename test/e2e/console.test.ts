@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { CHROMIUM, useBrowser } from '../support/browser.ts';
-import { openChat, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
+import { openChat, readChat, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const fleet = useFleet();
 /** Text that would run if a page took it for markup. */
@@ -163,6 +163,41 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     PAGES_MS_MAX,
   );
 
+  it(
+    'shows the prompt and the answer of a request as text, if a setting says so',
+    async () => {
+      const showing = await fleet.frontend(['--router-mode=kv', '--console-show-prompts', '--http-host=0.0.0.0']);
+      expect(showing.stderr() + showing.stdout()).toContain('shows the prompts and answers of every client');
+      expect(frontend.stderr() + frontend.stdout()).not.toContain('shows the prompts');
+      await fleet.untilWorkers(showing, 2, 'built-in');
+      const { port } = new URL(showing.url);
+      const url = `http://127.0.0.1:${port}`;
+      const messages = [
+        { role: 'system', content: 'Be brief.' },
+        { role: 'user', content: `${HOSTILE} secret words ${'and so on '.repeat(2000)}` },
+      ];
+      const { text } = await readChat(url, { model: 'built-in', max_tokens: 20, messages });
+      for (const [colorScheme, width] of [
+        ['light', 1280],
+        ['dark', 390],
+      ] as const) {
+        const { page, faults, audit } = await open(`${url}/console/#/requests/0`, { colorScheme, width });
+        const shown = await untilSeen(page, '.texts', text);
+        expect(shown).toContain(`${HOSTILE} secret words`);
+        expect(shown).toContain('… cut here');
+        expect(shown.length).toBeLessThan(10_000);
+        expect(await page.evaluate('window.pwned')).toBeUndefined();
+        expect(await page.locator('main img, main script').count()).toBe(0);
+        expect(await audit()).toEqual([]);
+        expect(await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+        expect(faults).toEqual([]);
+        await page.context().close();
+      }
+      await showing.kill();
+    },
+    PAGES_MS_MAX,
+  );
+
   it('shows a worker that dies, and the move of its stream', async () => {
     const args = ['--model-name=moving', '--decode-speedup-ratio=0.1'];
     const both = await Promise.all([fleet.worker(args), fleet.worker(args)]);
@@ -267,7 +302,31 @@ describe.runIf(CHROMIUM !== '')('the console for others', () => {
     await page.getByRole('button', { name: 'Create' }).click();
     const made = await untilSeen(page, '.issued', /sk-stator-\S+/);
     await untilSeen(page, '[aria-label="Table of keys"] tbody tr', /a team\s+valid/);
+    const row = page.locator('[aria-label="Table of keys"] tbody tr', { hasText: 'a team' });
+    await page
+      .getByRole('button', { name: /^Limits of key/ })
+      .first()
+      .click();
+    const limits = page.getByRole('form', { name: /^Limits of key/ });
+    await limits.getByLabel('Tokens a day').fill('5000');
     expect(await audit()).toEqual([]);
+    await limits.getByRole('button', { name: 'Save' }).click();
+    await waitUntil(async () => (await row.innerText()).includes('5000 of 5000'));
+    const mine = { authorization: `Bearer ${/sk-stator-\S+/.exec(made)?.[0]}`, 'content-type': 'application/json' };
+    await (await fetch(`${local.url}/v1/chat/completions`, { method: 'POST', headers: mine, body })).text();
+    await waitUntil(async () => {
+      await page.getByRole('button', { name: 'Refresh' }).click();
+      return /\s1\s+\d+\s[\s\S]*49\d\d of 5000/.test(await row.innerText());
+    });
+    expect(await audit()).toEqual([]);
+    await page.setViewportSize({ width: 390, height: 900 });
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await page
+      .getByRole('button', { name: /^Limits of key/ })
+      .first()
+      .click();
+    expect(await audit()).toEqual([]);
+    expect(await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
     const models = await fetch(`${local.url}/v1/models`, {
       headers: { authorization: `Bearer ${/sk-stator-\S+/.exec(made)?.[0]}` },
     });

@@ -20,14 +20,17 @@ export interface ConsoleBed {
   setTokens(model: string, tokens: number): void;
 }
 
+/** Further sources, and whether the console keeps prompts and answers. @default none, and it does not */
+type BedOptions = Pick<ConsoleSources, 'starts' | 'cacheOf'> & { readonly showsPrompts?: boolean };
+
 /** Opens a console of a fleet in memory. @param kept requests that it remembers */
 export function openConsoleBed(
   clock: VirtualClock,
   kept = 1000,
-  more: Pick<ConsoleSources, 'starts' | 'cacheOf'> = {},
+  { showsPrompts = false, ...more }: BedOptions = {},
 ): ConsoleBed {
   const tokens = new Map<string, number>();
-  const console = new FleetConsole({ clock, kept, outputTokensOf: (model) => tokens.get(model) ?? 0 });
+  const console = new FleetConsole({ clock, kept, showsPrompts, outputTokensOf: (model) => tokens.get(model) ?? 0 });
   let models: readonly RoutableModel[] = [];
   let looks = 0;
   let tell = (_: FleetLoads): void => {};

@@ -5,6 +5,7 @@ import { linkTo } from '../route.ts';
 import { ask, type LinkState, Refused } from '../server.ts';
 import { Decision } from './decision.tsx';
 import { Outcome } from './request-table.tsx';
+import { Texts } from './texts.tsx';
 import { Waterfall } from './waterfall.tsx';
 
 /** How often a running request is asked for, and after a failure, in milliseconds. */
@@ -35,6 +36,10 @@ export function RequestPage({ id, onLink }: RequestPageProps) {
           <section aria-labelledby="decision">
             <h2 id="decision">Routing decision</h2>
             <Decision detail={detail} />
+          </section>
+          <section aria-labelledby="texts">
+            <h2 id="texts">Prompt and answer</h2>
+            <Texts detail={detail} />
           </section>
         </>
       )}

@@ -79,7 +79,7 @@ export function RequestTable({ requests, onEnd }: { readonly requests: Requests;
         {rows.length === 0 && <p class="muted pad">No request matches.</p>}
       </Scroll>
       <p class="muted small">
-        {rows.length} requests are loaded. The frontend remembers its last {whole(kept)}, without prompts and answers.
+        {rows.length} requests are loaded. The frontend remembers its last {whole(kept)}.
         {leftOut > 0 && ` ${whole(leftOut)} came too fast for this list.`}
       </p>
     </>

@@ -140,6 +140,11 @@ export const httpRows = {
     default: 1000,
     about: 'How many of the latest requests the console at /console shows, without their text.',
   }),
+  consoleShowPrompts: listeners.bool({
+    names: '--console-show-prompts STATOR_CONSOLE_SHOW_PROMPTS',
+    about:
+      'Keeps the prompts and answers of the last 1,000 requests in memory, up to 8,192 characters each, and shows them in the console.',
+  }),
   disableFrontendNvext: edges.bool({
     names: 'DYN_DISABLE_FRONTEND_NVEXT',
     about: 'Ignores routing headers, and all of nvext except cache_salt.',

@@ -30,7 +30,8 @@ export function generate(
   { meter, isWritten = request.stream }: { readonly meter: RequestMeter; readonly isWritten?: boolean },
 ): void {
   const signal = inference.watch(sink);
-  inference.deps.pipeline.generate(request, isWritten ? sink : inference.kept(sink), { signal, meter });
+  const kept = isWritten ? sink : inference.kept(sink);
+  inference.deps.pipeline.generate(request, inference.shown(request, kept), { signal, meter });
 }
 
 /** How long a client must wait before it asks a process again that drains or has just started. */

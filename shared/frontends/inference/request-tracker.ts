@@ -178,6 +178,11 @@ export class RequestTracker<
     return controller.signal;
   }
 
+  /** Returns the sink that the answer goes to: one that also shows it to operators, if they may see answers. */
+  shown(request: GenerationRequest, sink: GenerationSink): GenerationSink {
+    return this.#trace?.shown?.(request, sink) ?? sink;
+  }
+
   /** Returns a sink that counts what `sink` keeps until the answer is whole. @throws ServeError `server_overloaded` */
   kept(sink: GenerationSink): GenerationSink {
     if (this.room.isEmpty) this.room.take(1); // do not begin a request that has no room for its first word

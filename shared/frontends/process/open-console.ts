@@ -3,11 +3,16 @@ import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import type { FleetConsole, OpenConsole } from '../../console/index.ts';
 import type { LiveModelDirectory } from '../../pipeline/index.ts';
+import { isLoopback } from '../../planes/index.ts';
 import type { Routing } from '../../routing/index.ts';
 import type { FrontendMetrics } from '../../telemetry/index.ts';
 import { consoleRequests } from '../http/settings.ts';
 import type { ServiceLifecycle } from '../inference/lifecycle.ts';
+import { asksForKeys } from './access.ts';
 import type { FrontendDeps } from './deps.ts';
+
+const SHOWS_PROMPTS =
+  'the console shows the prompts and answers of every client that reaches this address, and no API keys are required (--console-show-prompts)';
 
 /**
  * Creates what remembers requests for the console, and loads its code; undefined if the settings ask for no console.
@@ -20,7 +25,12 @@ export async function createConsole(
   const kept = consoleRequests(settings);
   if (kept === 0) return undefined;
   const { FleetConsole } = await import('../../console/index.ts');
-  return new FleetConsole({ clock, kept, outputTokensOf: metrics.outputTokensOf });
+  const showsPrompts = showsPromptsIn(settings);
+  return new FleetConsole({ clock, kept, showsPrompts, outputTokensOf: metrics.outputTokensOf });
+}
+
+function showsPromptsIn(settings: EdgeSettings): boolean {
+  return 'consoleShowPrompts' in settings && settings.consoleShowPrompts === true;
 }
 
 /** Parts of the frontend that the console shows. */
@@ -30,10 +40,12 @@ interface ShownParts {
   readonly cacheOf: Routing['cacheOf'];
 }
 
-/** Opens the console to viewers, until the frontend closes. */
+/**
+ * Opens the console to viewers, until the frontend closes. Warns if it shows the texts of clients who are not known.
+ */
 export function openConsole(
   settings: EdgeSettings,
-  { console, discovery, lifetime, starts }: FrontendDeps,
+  { console, discovery, lifetime, starts, logger }: FrontendDeps,
   directory: LiveModelDirectory,
   { lifecycle, explains, cacheOf }: ShownParts,
 ): OpenConsole | undefined {
@@ -43,5 +55,9 @@ export function openConsole(
     explains,
     stage: () => lifecycle.stage,
   };
+  const isPrivate = settings.httpHost !== undefined && isLoopback(settings.httpHost);
+  if (console !== undefined && showsPromptsIn(settings) && !asksForKeys(settings) && !isPrivate) {
+    logger.for('http').warn(SHOWS_PROMPTS);
+  }
   return lifetime.use(console?.open({ directory, discovery, facts, starts, cacheOf }));
 }

@@ -14,9 +14,9 @@ import { model, worker } from '../pipeline/fixtures.ts';
 
 const EVENTS = { accept: 'text/event-stream' };
 
-function bed(options: TestAppOptions = {}) {
+function bed({ showsPrompts = false, ...options }: TestAppOptions & { readonly showsPrompts?: boolean } = {}) {
   const clock = new VirtualClock();
-  const shown = openConsoleBed(clock);
+  const shown = openConsoleBed(clock, 1000, { showsPrompts });
   shown.setModels([model({ workers: [worker('a1')] })]);
   const pipeline = new ScriptedPipeline().onGenerate(({ sink }) => playTexts(sink, ['SECRET answer']));
   const test = createTestApp({ pipeline, clock, console: shown.open, ...options });
@@ -61,6 +61,22 @@ describe('GET /console/api', () => {
     expect(request).toMatchObject({ model: 'm', endpoint: 'chat_completions', status: 200, output_tokens: 2 });
     const detail = await ask(`/console/api/requests/${JSON.parse(answer).id}`);
     expect(((await detail.json()) as ConsoleRequestDetail).request.number).toBe(request?.number);
+  });
+
+  it.each([true, false])('has prompt and answer of one request if the setting shows them: %s', async (showsPrompts) => {
+    const { ask, chat } = bed({ showsPrompts });
+    await (await chat()).text();
+    expect(await (await ask('/console/api?view=requests')).text()).not.toContain('SECRET');
+    const detail = (await (await ask('/console/api/requests/0')).json()) as ConsoleRequestDetail;
+    if (!showsPrompts) {
+      expect(JSON.stringify(detail)).not.toContain('SECRET');
+      expect(detail).toMatchObject({ text: null, no_text: expect.stringContaining('--console-show-prompts') });
+      return;
+    }
+    expect(detail.text).toMatchObject({
+      prompt: [{ role: 'user', text: 'SECRET question' }],
+      answers: [{ text: 'SECRET answer' }],
+    });
   });
 
   it('says why a request has no decision, and that it does not know others', async () => {

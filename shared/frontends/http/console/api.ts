@@ -83,7 +83,12 @@ export async function serveConsoleRequest(deps: HttpAppDeps, exchange: HttpExcha
   if (request === undefined) {
     throw new ServeError('not_found', `The console does not remember a request ${shownId(id)}: it keeps the last ones`);
   }
-  sendJson(exchange, 200, { ...request.detail(), ...(await decisionOf(deps, request.id)) }, NO_CACHE);
+  sendJson(
+    exchange,
+    200,
+    { ...request.detail(), ...(await decisionOf(deps, request.id)), ...log.textOf(request) },
+    NO_CACHE,
+  );
 }
 
 /** How long the index may take to be walked, in milliseconds. */

@@ -119,7 +119,7 @@ function embedAll(inference: Inference, decoded: DecodedEmbeddings, model: strin
     const request = decoded.requests[index];
     if (request === undefined || signal.aborted) return;
     const sink = inference.kept(new EmbeddingInput(batch, index, startNext));
-    inference.deps.pipeline.generate(request, sink, { signal, meter });
+    inference.deps.pipeline.generate(request, inference.shown(request, sink), { signal, meter });
   };
   const batch = new EmbeddingsList(inference, decoded, model);
   const signal = inference.watch(batch);

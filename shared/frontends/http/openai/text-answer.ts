@@ -39,7 +39,7 @@ export function generateAnswer(
     const running = isContinuous ? new RunningUsage(meter, request) : undefined;
     const sink = batch.prompt(index, running);
     const kept = isStream ? sink : inference.kept(sink);
-    inference.deps.pipeline.generate(request, kept, { signal, meter: running ?? meter });
+    inference.deps.pipeline.generate(request, inference.shown(request, kept), { signal, meter: running ?? meter });
   }
 }
 
