@@ -1,7 +1,7 @@
 import { writeFile } from 'node:fs/promises';
 import { type Environment, resolveConfig } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
-import { type DecisionRecord, type PlannerStore, readOpenSample, type TickRecord } from '../planner/index.ts';
+import { type DecisionRecord, namesOf, type PlannerStore, readOpenSample, type TickRecord } from '../planner/index.ts';
 import {
   type EndedSample,
   type FleetStory,
@@ -11,7 +11,7 @@ import {
   renderFleet,
 } from '../simulate/index.ts';
 import { UsageError } from './config.ts';
-import { chooseGroup, namesOf } from './planner/choose-group.ts';
+import { chooseGroup } from './planner/choose-group.ts';
 import { openPlannerStore } from './planner/planner-store.ts';
 import { readTimeSpan } from './time-span.ts';
 

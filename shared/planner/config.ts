@@ -170,6 +170,16 @@ export function toFileKeys(config: PlannerConfig): Readonly<Record<string, unkno
   return Object.fromEntries(Object.entries(config).map(([key, value]) => [snake(key), value]));
 }
 
+let defaultsText: ReadonlyMap<string, string> | undefined;
+
+/** Returns the keys of a configuration that differ from their defaults, and the law, as its file names them. */
+export function changedKeys(config: PlannerConfig): Readonly<Record<string, unknown>> {
+  defaultsText ??= new Map(Object.entries(SHAPE.parse({})).map(([key, value]) => [key, JSON.stringify(value)]));
+  const { tick_seconds: _, ...keys } = toFileKeys(config);
+  const changed = Object.entries(keys).filter(([key, value]) => JSON.stringify(value) !== defaultsText?.get(key));
+  return Object.fromEntries(changed);
+}
+
 const PROPHET_INSTEAD =
   'planner configuration: load_predictor: prophet is not served; use seasonal, which repeats what a day (or seasonal_period_seconds) ago was like at the level of now, or arima for a trend without seasons';
 

@@ -13,8 +13,16 @@ export {
 } from './config.ts';
 export { missingRates } from './decide/needs-passes.ts';
 export { readOpenSample } from './decide/note-sample.ts';
+export { type PresentPlanner, readPresent } from './decide/present.ts';
 export type { QueueRecord } from './decide/queue-batch.ts';
 export type { LawTick } from './decide/tick-law.ts';
+export {
+  askWhatIf,
+  type LawAnswer,
+  type WhatIf,
+  type WhatIfBounds,
+  WhatIfRefusal,
+} from './decide/what-if.ts';
 export { AutoScalingCalls } from './ec2/auto-scaling-calls.ts';
 export { AutoScalingError } from './ec2/auto-scaling-error.ts';
 export { Ec2Connector, type GroupCalls } from './ec2/connector.ts';
@@ -28,6 +36,7 @@ export { KubernetesConnector } from './kubernetes/connector.ts';
 export { accessTo } from './kubernetes/find-cluster.ts';
 export { readPodFleets } from './kubernetes/read-cluster-fleets.ts';
 export { WorkloadCalls } from './kubernetes/workload-calls.ts';
+export { poolsOf } from './laws/pools.ts';
 export type { Connector } from './live/connector.ts';
 export { drainOrders } from './live/drain-orders.ts';
 export { FleetPlanner, type FleetPlannerOptions } from './live/fleet-planner.ts';
@@ -71,7 +80,8 @@ export { FleetRollups } from './signals/fleet-rollups.ts';
 export { outcomeLines, STATUS_WORDS } from './store/decision-words.ts';
 export { DynamoDbPlannerStore } from './store/dynamodb-store.ts';
 export { FilePlannerStore } from './store/file-store.ts';
+export { namesOf } from './store/group-names.ts';
 export { KeptDecisions } from './store/kept-decisions.ts';
 export { MemoryPlannerStore } from './store/memory-store.ts';
-export type { DecisionRecord, PlannerStore, TickRecord } from './store/types.ts';
+export { type DecisionRecord, type PlannerStore, PlannerStoreError, type TickRecord } from './store/types.ts';
 export type { PerPool, Pool, Targets, TrafficWindow } from './types.ts';

@@ -1,4 +1,4 @@
-import { type PlannerConfig, parsePlannerConfig, toFileKeys } from './config.ts';
+import { type PlannerConfig, PlannerConfigError, parsePlannerConfig, toFileKeys } from './config.ts';
 import type { ForwardPass } from './forward-pass/metrics.ts';
 import { endpointsMinOf, gpusOfEngine, poolsOf } from './laws/pools.ts';
 import {
@@ -268,9 +268,7 @@ export interface PlannerBounds {
   readonly max_gpu_budget?: number;
 }
 
-/**
- * Returns the same planner within other bounds. @throws Error, PlannerConfigError for bounds that contradict each other
- */
+/** Returns the same planner within other bounds. @throws PlannerConfigError for bounds that contradict each other */
 export function withBounds({ config: before, engines }: Planner, bounds: PlannerBounds): Planner {
   const config = parsePlannerConfig({ ...toFileKeys(before), ...bounds });
   const { maxGpuBudget: gpusMax } = config;
@@ -279,7 +277,8 @@ export function withBounds({ config: before, engines }: Planner, bounds: Planner
     0,
   );
   if (gpusMax >= 0 && gpus > gpusMax) {
-    throw new Error(`minimum endpoint footprint requires ${gpus} GPUs, exceeding max_gpu_budget=${gpusMax}`);
+    const problem = `minimum endpoint footprint requires ${gpus} GPUs, exceeding max_gpu_budget=${gpusMax}`;
+    throw new PlannerConfigError([problem]);
   }
   return { config, engines };
 }

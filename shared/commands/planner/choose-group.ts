@@ -1,4 +1,4 @@
-import type { PlannerStore } from '../../planner/index.ts';
+import { namesOf, type PlannerStore } from '../../planner/index.ts';
 import { UsageError } from '../config.ts';
 
 /**
@@ -27,18 +27,4 @@ export async function chooseGroup(
 
 function listed(groups: readonly string[]): string {
   return groups.length === 0 ? '' : `; known: ${groups.join(', ')}`;
-}
-
-/**
- * Returns namespace and model of a group. A long name is cut, perhaps within a character that was encoded; then it
- * stays as it is.
- */
-export function namesOf(group: string): readonly string[] {
-  return group.split('#').map((part) => {
-    try {
-      return decodeURIComponent(part);
-    } catch {
-      return part;
-    }
-  });
 }

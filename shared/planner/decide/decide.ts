@@ -4,6 +4,7 @@ import { gpusOfEngine } from '../laws/pools.ts';
 import { type Planner, teach } from '../planner.ts';
 import { eachPool, type Targets } from '../types.ts';
 import { applySignal, type BatchReport, beginAnew, noReport, type SentSignal, STALE_S } from './apply-signal.ts';
+import { askedWith } from './asked-with.ts';
 import type { ModelState } from './model-state.ts';
 import { missingRates } from './needs-passes.ts';
 import { noteSample } from './note-sample.ts';
@@ -51,6 +52,7 @@ export function decide(state: ModelState, signals: readonly SentSignal[], option
     if (isTaught(planner)) state.planner = teach(state.planner, planner.config, report.samples);
     const traffic = state.sinceTick;
     tick = tickLaw(state, report, options);
+    state.asked = askedWith(report, options);
     beginAnew(report);
     if (!planner.config.advisory) noteStarts(state, tick.effect.targets ?? {}, tick.counts);
     const next = decisionOf(state, tick, planner);

@@ -114,6 +114,7 @@ export async function handleSignals(
     const { state, report, tick, decision } = decide(before, signals, options);
     if (report.taken === 0) return { report, conflicts };
     const record = decision && tick && toRecord(decision, tick);
+    if (tick !== undefined) state.latest = { reason: tick.effect.reason, figures: figuresOf(tick) };
     // Before the state is packed, which then knows whether the tick is stored.
     const toldTick = tick && isTold(state, tick) ? toTickRecord(state, tick) : undefined;
     const commit = {

@@ -14,7 +14,7 @@ import {
 import { type PlannerState, startPlanner } from '../planner.ts';
 import type { FleetEvent, FleetSample, StartSample } from '../record/fleet-sample.ts';
 import { TRAFFIC_KEYS } from '../signals/traffic.ts';
-import type { PerPool, Pool } from '../types.ts';
+import type { EngineCapabilities, PerPool, Pool } from '../types.ts';
 
 /** Most workers that report to a planner by themselves; a larger fleet needs a process that aggregates them. */
 export const DIRECT_WORKERS_MAX = 200;
@@ -84,6 +84,20 @@ export interface KnownSource {
   totals: Partial<Record<PoolName, TrafficTotals>>;
 }
 
+/** Circumstances of the latest tick that no signal tells, so that the law can be asked again. */
+export interface AskedWith {
+  /** Keys of the configuration that differ from their defaults, as its file names them. */
+  readonly config: Readonly<Record<string, unknown>>;
+  /** Engines as the planner's process knows them. @default as the workers say */
+  readonly engines?: PerPool<EngineCapabilities>;
+  /** Workers as the environment counted them. @default as they were heard */
+  readonly counted?: PerPool<{ readonly ready: number; readonly starting: number; readonly failing?: number }>;
+  /** Seconds that a start takes, as the environment measured. */
+  readonly startSeconds?: number;
+  /** The last pass of each rank of an aggregated pool, as `[worker, rank, ...pass]`, if the law reads them and few. */
+  readonly passes?: PerPool<readonly (readonly [worker: string, rank: number, ...row: number[]])[]>;
+}
+
 /**
  * Memory of a planner about a model between two batches of events, as plain values. Times are seconds of the queue's
  * clock; the clocks of senders and planners count nowhere.
@@ -139,6 +153,10 @@ export interface ModelState {
   hosts?: Readonly<Record<string, readonly [phase: StartPhase, sinceS: number]>>;
   /** Reason and time of the last stored tick. Absent in older states. */
   told?: { readonly reason: string; readonly atS: number };
+  /** Circumstances of the latest tick. Absent in older states. */
+  asked?: AskedWith;
+  /** Reason of the latest tick, and the numbers behind it, for people. Absent in older states. */
+  latest?: { readonly reason: string; readonly figures: Readonly<Record<string, number | string>> };
   /** Workers at the last count, by pool. */
   ready: PerPool<number>;
   /** Seconds from a decision to a worker that serves, for the last twenty starts. */
