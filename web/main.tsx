@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { FleetPage } from './fleet/fleet-page.tsx';
 import { KeyForm } from './key-form.tsx';
 import { KeysPage } from './keys/keys-page.tsx';
+import { PlannerPage } from './planner/planner-page.tsx';
 import { RequestPage } from './requests/request-page.tsx';
 import { RequestsPage } from './requests/requests-page.tsx';
 import { linkTo, type Place, usePlace } from './route.ts';
@@ -12,12 +13,18 @@ import type { LinkState } from './server.ts';
 import { TryPage } from './try/try-page.tsx';
 import { WorkerPage } from './worker/worker-page.tsx';
 
-const PAGES = [
+const ALL_PAGES = [
   ['fleet', 'Fleet'],
   ['requests', 'Requests'],
+  ['planner', 'Planner'],
   ['try', 'Try it'],
   ['keys', 'Keys'],
 ] as const;
+
+/** Whether a planner serves the page itself: it has no requests, and no fleet but its own. */
+const IS_OF_PLANNER = location.pathname.endsWith('/planner/');
+const PAGES = ALL_PAGES.filter(([name]) => !IS_OF_PLANNER || name === 'planner');
+const FIRST = IS_OF_PLANNER ? 'planner' : 'fleet';
 
 /** Properties of every page. */
 export interface PageProps {
@@ -30,8 +37,8 @@ function Page() {
   const place = usePlace();
   const [link, setLink] = useState<LinkState>({ kind: 'connecting' });
   const [attempt, setAttempt] = useState(0); // with another key
-  const page = place.path[0] ?? 'fleet';
-  const title = PAGES.find(([name]) => name === page)?.[1] ?? 'Fleet';
+  const page = place.path[0] ?? FIRST;
+  const title = PAGES.find(([name]) => name === page)?.[1] ?? PAGES[0]?.[1];
   const main = useRef<HTMLElement>(null);
   const isFirst = useRef(true);
   useEffect(() => {
@@ -74,7 +81,8 @@ function Page() {
 }
 
 function Content({ place, onLink }: PageProps) {
-  const [page = 'fleet', id] = place.path;
+  const [page = FIRST, id] = place.path;
+  if (IS_OF_PLANNER || page === 'planner') return <PlannerPage place={place} onLink={onLink} />;
   if (page === 'requests' && id !== undefined) return <RequestPage id={id} onLink={onLink} />;
   if (page === 'workers' && id !== undefined) return <WorkerPage id={id} onLink={onLink} />;
   if (page === 'requests') return <RequestsPage place={place} onLink={onLink} />;

@@ -5,6 +5,7 @@ import { SYSTEM } from '../../shared/clock/index.ts';
 import {
   chatWith,
   type LocalRun,
+  localPlanners,
   localPlanning,
   openLocalPlanner,
   rollupIntervalMs,
@@ -95,6 +96,7 @@ async function openLocal(deps: LocalDeps): Promise<Local> {
         logger,
         onHeld: (event) => planner?.fleet.hear(event),
         starts: { everyMs: STARTS_READ_MS, read: async (model, signal) => planner?.readStart(model, signal) },
+        planners: localPlanners(planning !== undefined, () => planner?.store),
       },
     ),
   );

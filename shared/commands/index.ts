@@ -17,6 +17,7 @@ export { type LocalRun, openLocalPlanner } from './planner/local-planner.ts';
 export { openHeldWaker } from './planner/open-held-waker.ts';
 export { openPlanner } from './planner/open-planner.ts';
 export { openQueuePlanner } from './planner/open-queue-planner.ts';
+export { localPlanners, storedPlanners } from './planner/planner-sources.ts';
 export { localPlanning, rollupIntervalMs } from './planner/planning.ts';
 export { queueHandler } from './planner/queue-handler.ts';
 export { startedWorkers } from './planner/started-workers.ts';

@@ -5,6 +5,8 @@ import type { Routing } from '../routing/index.ts';
 import { ColdStarts, type StartSource } from './cold-starts.ts';
 import { FleetView, type FrontendFacts, noteWorkers } from './fleet-view.ts';
 import { Hours } from './hours.ts';
+import type { PlannerSource } from './planner/planner-view.ts';
+import type { PlannerViewers } from './planner/planner-viewers.ts';
 import { RequestLog } from './request-log.ts';
 import { Viewers } from './viewers.ts';
 import type { ConsoleWorkerDetail } from './wire.ts';
@@ -30,6 +32,7 @@ export interface ConsoleSources {
   readonly starts?: StartSource | undefined;
   /** Returns what a worker has cached. @default nothing is known */
   readonly cacheOf?: Routing['cacheOf'];
+  readonly planners: PlannerSource;
 }
 
 /** Observer of the steps that the console shows. */
@@ -68,7 +71,7 @@ export class FleetConsole {
   }
 
   /** Opens the console to viewers. */
-  open({ directory, discovery, facts, starts, cacheOf }: ConsoleSources): OpenConsole {
+  open({ directory, discovery, facts, starts, cacheOf, planners }: ConsoleSources): OpenConsole {
     const fleet = new FleetView({
       clock: this.#clock,
       directory,
@@ -82,21 +85,36 @@ export class FleetConsole {
     });
     const unfollow = noteWorkers(directory, this.#hours);
     const viewers = new Viewers(this.#clock, fleet, this.log);
+    const planner = plannerOpener(this.#clock, planners);
     return {
       log: this.log,
       viewers,
       worker: (id, signal) => workerDetail({ viewers, log: this.log, directory, cacheOf }, id, signal),
+      planner: planner.open,
       drain: (workerId, signal) => {
         const deadlineMs = this.#clock.wallMs() + DRAIN_MS;
         return discovery.orderDrain([workerId], { reason: DRAIN_REASON, deadlineMs }, signal);
       },
-      close: () => {
+      close: async () => {
         unfollow();
         viewers.close();
         fleet.close();
+        await planner.close();
       },
     };
   }
+}
+
+/** Opens the viewers of planners once, and loads their code only then: the laws are a part of it. */
+function plannerOpener(clock: Clock, planners: PlannerSource) {
+  let opened: Promise<PlannerViewers> | undefined;
+  return {
+    open: () => {
+      opened ??= import('./planner/planner-viewers.ts').then(({ PlannerViewers: of }) => new of(clock, planners));
+      return opened;
+    },
+    close: async (): Promise<void> => (await opened)?.close(),
+  };
 }
 
 /** A console that viewers can reach. */
@@ -105,9 +123,11 @@ export interface OpenConsole {
   readonly viewers: Viewers;
   /** Returns a worker with its cache; undefined if no such worker is shown. Rejects with the signal's reason. */
   worker(id: string, signal: AbortSignal): Promise<ConsoleWorkerDetail | undefined>;
+  /** Opens the viewers of what planners have recorded. */
+  planner(): Promise<PlannerViewers>;
   /**
    * Orders a worker to drain. Resolves with the ids of the workers that got the order. Rejects if it cannot be given.
    */
   drain(workerId: string, signal: AbortSignal): Promise<readonly string[]>;
-  close(): void;
+  close(): Promise<void>;
 }

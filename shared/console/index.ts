@@ -5,9 +5,13 @@
  */
 export type { StartSource } from './cold-starts.ts';
 export { type ConsoleObserver, FleetConsole, type OpenConsole } from './console.ts';
+export type { PlannerSource } from './planner/planner-view.ts';
+export { PlannerViewers } from './planner/planner-viewers.ts';
+export type { PlannerRecords } from './planner/reader.ts';
+export { type ConsoleWhatIf, plannedSchema, plannerSchema, whatIfBodySchema, whatIfSchema } from './planner/wire.ts';
 export { REQUEST_OUTCOMES, type RequestFilter } from './request-filter.ts';
 export type { RequestLog, RequestTrace } from './request-log.ts';
-export type { ViewerQuery } from './viewers.ts';
+export type { ViewerQuery, ViewerSink } from './viewers.ts';
 export {
   type ConsoleKey,
   changedRequestsSchema,

@@ -1,5 +1,5 @@
 import type { ConsoleSources } from '../../shared/console/console.ts';
-import { FleetConsole, type OpenConsole } from '../../shared/console/index.ts';
+import { FleetConsole, type OpenConsole, type PlannerSource } from '../../shared/console/index.ts';
 import type { EndpointRecord, FleetLoads } from '../../shared/discovery/index.ts';
 import type { RoutableModel } from '../../shared/pipeline/index.ts';
 import type { VirtualClock } from './virtual-clock.ts';
@@ -21,7 +21,10 @@ export interface ConsoleBed {
 }
 
 /** Further sources, and whether the console keeps prompts and answers. @default none, and it does not */
-type BedOptions = Pick<ConsoleSources, 'starts' | 'cacheOf'> & { readonly showsPrompts?: boolean };
+type BedOptions = Pick<ConsoleSources, 'starts' | 'cacheOf'> &
+  Partial<Pick<ConsoleSources, 'planners'>> & { readonly showsPrompts?: boolean };
+
+const NO_PLANNERS: PlannerSource = { howToStart: 'Start one.', open: undefined };
 
 /** Opens a console of a fleet in memory. @param kept requests that it remembers */
 export function openConsoleBed(
@@ -70,6 +73,7 @@ export function openConsoleBed(
       },
     },
     facts: { version: '1', chatPath: '/v1/chat/completions', explains: false, stage: () => 'ready' },
+    planners: NO_PLANNERS,
     ...more,
   });
   return {

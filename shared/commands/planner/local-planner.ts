@@ -4,6 +4,7 @@ import {
   type FleetPlanner,
   KeptDecisions,
   LocalConnector,
+  type PlannerStore,
   readStart,
   type ScalableWorkers,
   type StartReading,
@@ -15,6 +16,8 @@ import type { LocalPlanning } from './planning.ts';
 /** The planner of one `stator local`. */
 export interface LocalRun {
   readonly fleet: FleetPlanner;
+  /** Records of this run. */
+  readonly store: PlannerStore;
   /** Returns what is known of the start of a model's workers; undefined for a model that is not planned. */
   readStart(model: string, signal: AbortSignal): Promise<StartReading | undefined>;
   close(): Promise<void>;
@@ -46,6 +49,7 @@ export function openLocalPlanner(deps: LocalPlannerDeps): Promise<LocalRun> {
     for (const [name, url] of Object.entries(shown)) tell(`${name} at ${url}`);
     return {
       fleet,
+      store,
       readStart: async (model, signal) => {
         const { group } = fleet;
         if (group === undefined || model.toLowerCase() !== fleet.model?.toLowerCase()) return undefined;

@@ -108,16 +108,17 @@ export const plannerProcessRows = {
     about:
       'Fleets with the options of their pools. With --planner-connector ec2, and in a simulation with --planner: Auto Scaling groups. With kubernetes or eks: workloads of a cluster.',
   }),
-  plannerDir: rowsFor('planner', 'local').folder({
+  plannerDir: rowsFor('planner', 'local', 'frontend').folder({
     names: '--planner-dir STATOR_PLANNER_DIR',
     written: true,
     defaultText: '$XDG_STATE_HOME/stator/planner, else ~/.local/state/stator/planner',
-    about: 'Folder in which a planner keeps what it knows, its decisions and its targets.',
+    about:
+      'Folder in which a planner keeps what it knows, its decisions and its targets; a frontend only shows them in its console.',
   }),
-  plannerTable: rowsFor('planner', 'function').text({
+  plannerTable: rowsFor('planner', 'function', 'frontend').text({
     names: 'STATOR_PLANNER_TABLE',
     about:
-      'DynamoDB table that holds the same instead of --planner-dir; a function notes in it which requests it holds.',
+      'DynamoDB table that holds the same instead of --planner-dir; a frontend only reads it, and a function notes in it which requests it holds.',
   }),
   plannerModel: rowsFor('planner', 'simulate').text({
     names: '--planner-model STATOR_PLANNER_MODEL',

@@ -1,6 +1,6 @@
 import type { TimeAndChance } from '../../clock/index.ts';
 import type { Lifetime } from '../../concurrency/index.ts';
-import type { FleetConsole, StartSource } from '../../console/index.ts';
+import type { FleetConsole, PlannerSource, StartSource } from '../../console/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { CallingPlaneOptions, DiscoveryHost } from '../../fleet/index.ts';
 import type { RequestPlane } from '../../planes/index.ts';
@@ -25,6 +25,8 @@ export interface FrontendOptions extends TimeAndChance {
   readonly starts?: StartSource;
   /** Receives every request, beside the records that the settings ask for. */
   readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
+  /** Records of planners that the console shows. @default none */
+  readonly planners?: PlannerSource | undefined;
   /** Returns when the secrets of the fleet were first in force, in Unix ms; undefined while it is not known. */
   readonly secretsSinceMs?: () => number | undefined;
 }
@@ -43,6 +45,8 @@ export interface FrontendDeps extends TimeAndChance {
   readonly followsEvents: boolean;
   /** Remembers requests for the console; undefined = there is none. */
   readonly console: FleetConsole | undefined;
+  /** Records of planners that the console shows; undefined = none. */
+  readonly planners: PlannerSource | undefined;
   /** Whether discovery follows the fleet itself, without being asked. */
   readonly isLasting: boolean;
   /** Called while requests wait for a worker. */

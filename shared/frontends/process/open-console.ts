@@ -14,6 +14,11 @@ import type { FrontendDeps } from './deps.ts';
 const SHOWS_PROMPTS =
   'the console shows the prompts and answers of every client that reaches this address, and no API keys are required (--console-show-prompts)';
 
+const NO_PLANNERS = {
+  howToStart: 'This process reads no records of planners: `stator frontend` and `stator local --planner` do.',
+  open: undefined,
+};
+
 /**
  * Creates what remembers requests for the console, and loads its code; undefined if the settings ask for no console.
  */
@@ -45,7 +50,7 @@ interface ShownParts {
  */
 export function openConsole(
   settings: EdgeSettings,
-  { console, discovery, lifetime, starts, logger }: FrontendDeps,
+  { console, discovery, lifetime, starts, planners = NO_PLANNERS, logger }: FrontendDeps,
   directory: LiveModelDirectory,
   { lifecycle, explains, cacheOf }: ShownParts,
 ): OpenConsole | undefined {
@@ -59,5 +64,5 @@ export function openConsole(
   if (console !== undefined && showsPromptsIn(settings) && !asksForKeys(settings) && !isPrivate) {
     logger.for('http').warn(SHOWS_PROMPTS);
   }
-  return lifetime.use(console?.open({ directory, discovery, facts, starts, cacheOf }));
+  return lifetime.use(console?.open({ directory, discovery, facts, starts, cacheOf, planners }));
 }

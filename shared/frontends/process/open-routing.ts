@@ -34,9 +34,11 @@ export async function openFleetRouting(
   const openEventPlane = deps.followsEvents ? await eventPlaneOpener(settings, deps, eventPlanes) : undefined;
   const feed = await lifetime.use(openPlannerFeed(settings, { ...deps, registry, openEventPlane }));
   const modelsLog = logger.for('models');
-  const reports = holdsRequests(settings)
-    ? await lifetime.use(openHeldReports(settings, { ...deps, registry, logger: modelsLog }))
-    : undefined;
+  // A lasting process tells planners of them by the event plane, or by the queue.
+  const reports =
+    holdsRequests(settings) && !deps.isLasting
+      ? await lifetime.use(openHeldReports(settings, { ...deps, registry, logger: modelsLog }))
+      : undefined;
   const holding = lifetime.use(
     openHold(settings, {
       ...deps,

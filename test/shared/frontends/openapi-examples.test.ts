@@ -26,6 +26,7 @@ describe('the examples of /openapi.json', () => {
       getConsoleRequest: 501,
       getConsoleWorker: 501,
       drainWorker: 501,
+      askPlanner: 501,
       // they need a proof that the examples do not have
       listKeys: 403,
       createKey: 403,

@@ -1,5 +1,5 @@
 import { withDeadline } from '../../../concurrency/index.ts';
-import type { OpenConsole, ViewerQuery } from '../../../console/index.ts';
+import type { OpenConsole, ViewerSink } from '../../../console/index.ts';
 import { LIMITS, overLimit, reasonOf, ServeError, toServeError } from '../../../errors/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
@@ -20,27 +20,38 @@ const EVENTS = {
 const RECHECK_MS = 60_000;
 
 /** `GET /console/api`: sends the view that is asked for, or follows it if the client takes events. */
-export function serveConsole(deps: HttpAppDeps, exchange: HttpExchange): void {
-  const { viewers } = requireConsole(deps);
-  const { query, before } = readViewerQuery(exchange.query);
+export async function serveConsole(deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
+  const { viewers, planner } = requireConsole(deps);
+  const asked = readViewerQuery(exchange.query);
   const follows = exchange.method === 'GET' && exchange.header('accept')?.includes('text/event-stream') === true;
-  if (follows && before === undefined) follow(deps, exchange, query);
+  if ('planner' in asked) {
+    const planners = await planner();
+    if (follows) follow(deps, exchange, planners.size, (sink) => planners.add(asked.planner, sink));
+    else sendText(exchange, 200, 'application/json', await planners.now(asked.planner), NO_CACHE);
+    return;
+  }
+  const { query, before } = asked;
+  if (follows && before === undefined) follow(deps, exchange, viewers.size, (sink) => viewers.add(query, sink));
   else sendText(exchange, 200, 'application/json', viewers.now(query, before), NO_CACHE);
 }
 
-/** Sends events until the client leaves, or the process drains. @throws ServeError `server_overloaded` */
-function follow(deps: HttpAppDeps, exchange: HttpExchange, query: ViewerQuery): void {
-  const { viewers } = requireConsole(deps);
+/**
+ * Sends events until the client leaves, or the process drains.
+ * @param size number of viewers of the same kind
+ * @param add adds a viewer, and returns a function that removes it
+ * @throws ServeError `server_overloaded`
+ */
+function follow(deps: HttpAppDeps, exchange: HttpExchange, size: number, add: (sink: ViewerSink) => () => void): void {
   const { lifecycle } = deps;
   const { sink } = exchange;
-  if (viewers.size >= LIMITS.console_viewers.max) {
+  if (size >= LIMITS.console_viewers.max) {
     throw overLimit('console_viewers', `The console has ${LIMITS.console_viewers.max} viewers already`, {
       retryAfterMs: 1000,
     });
   }
   if (!lifecycle.isLive) throw new ServeError('service_unavailable', 'Service is shutting down');
   exchange.head(200, EVENTS);
-  const leave = viewers.add(query, {
+  const leave = add({
     send: (text) => sink.write(text),
     isBehind: () => sink.isBlocked(),
     breakOff: () => sink.breakOff(new Error('The viewer reads nothing')),

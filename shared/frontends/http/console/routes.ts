@@ -7,6 +7,7 @@ const serveConsole = serveLater(async () => (await import('./api.ts')).serveCons
 const serveConsoleRequest = serveLater(async () => (await import('./api.ts')).serveConsoleRequest);
 const serveConsoleWorker = serveLater(async () => (await import('./api.ts')).serveConsoleWorker);
 const serveDrain = serveLater(async () => (await import('./api.ts')).serveDrain);
+const loadWhatIf = async () => (await import('./what-if.ts')).whatIf;
 const loadKeys = async () => (await import('./keys.ts')).keys;
 const loadKey = async () => (await import('./keys.ts')).key;
 const loadLimits = async () => (await import('./keys.ts')).limitsBody;
@@ -47,6 +48,27 @@ export function consoleRoutes(): readonly Route[] {
       answer: async () => (await loadAnswers()).DRAIN,
       codes: ['not_found', 'not_implemented', 'service_unavailable'],
     }),
+    route(
+      `${CONSOLE_PATH}/api/what-if`,
+      'admin',
+      serveLater(async () => (await loadWhatIf()).serve),
+      {
+        tag: 'Operations',
+        method: 'post',
+        id: 'askPlanner',
+        summary: 'What the law of a planner would decide now with other bounds. It changes nothing.',
+        bodies: [async () => (await loadWhatIf()).body],
+        answer: async () => (await loadAnswers()).WHAT_IF,
+        codes: [
+          'invalid_value',
+          'not_found',
+          'not_implemented',
+          'request_too_large',
+          'service_unavailable',
+          'unsupported_media_type',
+        ],
+      },
+    ),
     ...keyRoutes(),
   ];
 }

@@ -3,7 +3,7 @@ import { ServeError } from '../../../errors/index.ts';
 import type { HttpAppDeps } from '../deps.ts';
 import type { HttpExchange } from '../exchange/exchange.ts';
 import { CONSOLE_PATH, shownId } from '../route.ts';
-import { assetFolder, sendAsset } from '../sinks/send-asset.ts';
+import { type AssetPlace, assetFolder, sendAsset } from '../sinks/send-asset.ts';
 
 /** Files of the page. None contains data, so any client may have them. */
 const ASSETS: ReadonlyMap<string, string> = new Map([
@@ -44,12 +44,19 @@ export function redirectToConsole(_deps: HttpAppDeps, exchange: HttpExchange): v
 
 /** `GET /console/` and the files that the page loads. */
 export async function serveConsolePage(_deps: HttpAppDeps, exchange: HttpExchange): Promise<void> {
-  const name = exchange.path.slice(CONSOLE_PATH.length + 1);
+  const isFile = await sendPageFile(exchange, exchange.path.slice(CONSOLE_PATH.length + 1));
+  if (!isFile) throw new ServeError('not_found', `Route not found: ${exchange.method} ${shownId(exchange.path)}`);
+}
+
+/**
+ * Sends a file of the page. Returns false if it has none of that name. @param name empty = the page itself
+ * @throws ServeError `not_found` if this process was built without the page
+ */
+export async function sendPageFile(exchange: AssetPlace, name: string): Promise<boolean> {
   const type = ASSETS.get(name);
-  if (type === undefined) {
-    throw new ServeError('not_found', `Route not found: ${exchange.method} ${shownId(exchange.path)}`);
-  }
+  if (type === undefined) return false;
   const folder = assetFolder('console-page', 'dist/console-page');
   if (folder === undefined) throw new ServeError('not_found', NO_PAGE);
   await sendAsset(exchange, join(folder, name === '' ? 'index.html' : name), type, HEADERS);
+  return true;
 }

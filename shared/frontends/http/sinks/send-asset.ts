@@ -4,16 +4,21 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
-import type { HttpExchange } from '../exchange/exchange.ts';
+import type { FrameSink, HttpExchange } from '../exchange/exchange.ts';
 
 const unpack = promisify(gunzip);
+
+/** The parts of an exchange that a file needs. */
+export interface AssetPlace extends Pick<HttpExchange, 'header' | 'head'> {
+  readonly sink: Pick<FrameSink, 'write' | 'end'>;
+}
 
 /**
  * Sends a file of a page. The package holds such files compressed, a fifth of their size, and browsers take them so.
  * @param headers besides those about the content
  */
 export async function sendAsset(
-  exchange: HttpExchange,
+  exchange: AssetPlace,
   path: string,
   type: string,
   headers: Readonly<Record<string, string>>,

@@ -1,0 +1,179 @@
+import type { Clock, Timer } from '../../clock/index.ts';
+import { withDeadline } from '../../concurrency/index.ts';
+import { askWhatIf, type LawAnswer, type WhatIf } from '../../planner/index.ts';
+import type { ViewerSink } from '../viewers.ts';
+import { chooseGroup } from './groups.ts';
+import { type PlannerSource, PlannerView } from './planner-view.ts';
+import type { PlannerRecords } from './reader.ts';
+import type { ConsoleLawAnswer, ConsoleWhatIf, WhatIfBody } from './wire.ts';
+
+/** Interval between two readings while anyone looks, in milliseconds. A planner ticks as often. */
+export const READ_EVERY_MS = 5000;
+/** Readings for which a viewer may read nothing before it loses its place. */
+const BEHIND_MAX = 12;
+/** Views that are kept without viewers, for clients that ask again and again. */
+const IDLE_MAX = 8;
+/** Longest time for a question, in milliseconds. */
+const ASK_MS_MAX = 5000;
+
+interface Viewer {
+  readonly view: PlannerView;
+  readonly sink: ViewerSink;
+  /** Whether it needs everything. */
+  needsAll: boolean;
+  behind: number;
+}
+
+/**
+ * Viewers of what planners have recorded. One reading every five seconds serves all viewers of a model, and there is
+ * none while no client looks. A viewer that reads too slowly gets everything again once it has caught up, and is cut
+ * off after a minute.
+ */
+export class PlannerViewers {
+  readonly #clock: Clock;
+  readonly #source: PlannerSource;
+  readonly #viewers = new Set<Viewer>(); // the caller bounds their number
+  readonly #views = new Map<string, PlannerView>(); // those with viewers, and at most IDLE_MAX more
+  readonly #readings = new Map<PlannerView, Promise<void>>(); // those under way
+  #store: Promise<PlannerRecords> | undefined;
+  #timer: Timer | undefined;
+
+  constructor(clock: Clock, source: PlannerSource) {
+    this.#clock = clock;
+    this.#source = source;
+  }
+
+  get size(): number {
+    return this.#viewers.size;
+  }
+
+  /** Returns what a viewer sees now, as JSON text: at most five seconds old. */
+  async now(wanted: string): Promise<string> {
+    const view = this.#viewOf(wanted);
+    if (view.ageMs >= READ_EVERY_MS) await this.#read(view);
+    return view.whole();
+  }
+
+  /** Sends everything to a viewer, and then what changes. Returns a function that ends this. */
+  add(wanted: string, sink: ViewerSink): () => void {
+    const view = this.#viewOf(wanted);
+    const viewer: Viewer = { view, sink, needsAll: true, behind: 0 };
+    this.#viewers.add(viewer);
+    this.#timer ??= this.#clock.every(READ_EVERY_MS, () => this.#readAll());
+    if (view.ageMs < READ_EVERY_MS) begin(viewer);
+    else void this.#read(view);
+    return () => {
+      this.#viewers.delete(viewer);
+      if (this.#viewers.size > 0) return;
+      this.#timer?.cancel();
+      this.#timer = undefined;
+    };
+  }
+
+  /**
+   * Asks the law with other bounds. Nothing changes.
+   * @returns undefined if there is no such model
+   * @throws WhatIfRefusal, PlannerConfigError, PlannerRecordsError
+   */
+  async ask({ group: wanted = '', ...bounds }: WhatIfBody, signal: AbortSignal): Promise<ConsoleWhatIf | undefined> {
+    const open = this.#opener();
+    if (open === undefined) return undefined;
+    const within = { clock: this.#clock, timeoutMs: ASK_MS_MAX, signal };
+    return withDeadline(within, async (each) => {
+      const store = await open();
+      const group = await chooseGroup(store, await store.groups(each), wanted, each);
+      const stored = group === undefined ? undefined : await store.readState(group, each);
+      if (group === undefined || stored === undefined) return undefined;
+      const given = Object.entries(bounds).filter(([, value]) => value !== undefined);
+      return { group, ...answered(askWhatIf(stored.state, Object.fromEntries(given))) };
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#timer?.cancel();
+    this.#viewers.clear();
+    await this.#store?.then(
+      (store) => store.close(),
+      () => undefined, // it was not opened
+    );
+  }
+
+  #viewOf(wanted: string): PlannerView {
+    const known = this.#views.get(wanted);
+    if (known !== undefined) return known;
+    const shown = new Set([...this.#viewers].map(({ view }) => view));
+    const idle = [...this.#views].filter(([, view]) => !shown.has(view));
+    for (const [name] of idle.slice(0, Math.max(0, idle.length - IDLE_MAX + 1))) this.#views.delete(name);
+    const view = new PlannerView(this.#clock, this.#source, this.#opener(), wanted);
+    this.#views.set(wanted, view);
+    return view;
+  }
+
+  /** Returns what opens the store once. After a failure the next call opens it again. */
+  #opener(): (() => Promise<PlannerRecords>) | undefined {
+    const { open } = this.#source;
+    if (open === undefined) return undefined;
+    return () => {
+      this.#store ??= open().catch((thrown: unknown) => {
+        this.#store = undefined;
+        throw thrown;
+      });
+      return this.#store;
+    };
+  }
+
+  #readAll(): void {
+    for (const view of new Set([...this.#viewers].map((viewer) => viewer.view))) void this.#read(view);
+  }
+
+  /** Reads a view, and sends what has changed to its viewers. Readings at the same time are one. Never rejects. */
+  #read(view: PlannerView): Promise<void> {
+    const reading = this.#readings.get(view) ?? this.#readOnce(view).finally(() => this.#readings.delete(view));
+    this.#readings.set(view, reading);
+    return reading;
+  }
+
+  async #readOnce(view: PlannerView): Promise<void> {
+    const change = await view.read();
+    for (const viewer of this.#viewers) {
+      if (viewer.view !== view) continue;
+      if (viewer.sink.isBehind()) fallBehind(viewer);
+      else if (viewer.needsAll) begin(viewer);
+      else send(viewer, 'planned', change);
+    }
+  }
+}
+
+function begin(viewer: Viewer): void {
+  viewer.needsAll = false;
+  send(viewer, 'planner', viewer.view.whole());
+}
+
+function send(viewer: Viewer, event: string, json: string): void {
+  viewer.behind = 0;
+  viewer.sink.send(`event: ${event}\ndata: ${json}\n\n`);
+}
+
+/** Notes that a viewer has missed something. One that no longer reads must not keep its place from others. */
+function fallBehind(viewer: Viewer): void {
+  viewer.needsAll = true;
+  if (++viewer.behind >= BEHIND_MAX) viewer.sink.breakOff();
+}
+
+function answered({ atMs, present, other, notes }: WhatIf): Omit<ConsoleWhatIf, 'group'> {
+  return { at_ms: atMs, present: answerOf(present), other: answerOf(other), notes: [...notes], changed: false };
+}
+
+function answerOf({ now, targets, decides, reason, settled, pools }: LawAnswer): ConsoleLawAnswer {
+  const rows = Object.entries(pools).map(([pool, { limitedBy, ...figures }]) => {
+    return [pool, { ...figures, limited_by: limitedBy ?? null }] as const;
+  });
+  return {
+    now: { ...now },
+    targets: { ...targets },
+    decides,
+    reason,
+    settled: settled === undefined ? null : { ...settled },
+    pools: Object.fromEntries(rows),
+  };
+}
