@@ -2,16 +2,18 @@ import type { RequestListener } from 'node:http';
 import type { Clock } from '../../clock/index.ts';
 import { Lifetime, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
-import type { DecisionRecord, FleetPlanner, LawTick, PlannerStore, Pool } from '../../planner/index.ts';
+import type { DecisionRecord, FleetPlanner, LawTick, Pool } from '../../planner/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { boundsApi } from './bounds-api.ts';
 import { PlannerHistory, writeReport } from './history.ts';
+import { livePage } from './live-page.ts';
 import { renderPlannerPage } from './planner-page.ts';
+import { type PlannerRecordStore, recordsIn } from './planner-sources.ts';
 import { serveLoopback } from './serve-loopback.ts';
 
 interface PagesDeps {
   readonly fleet: Pick<FleetPlanner, 'config' | 'group' | 'setBounds'>;
-  readonly store: Pick<PlannerStore, 'decisions'>;
+  readonly store: PlannerRecordStore;
   readonly clock: Clock;
   readonly logger: Logger;
   gpusOf(pool: Pool): number;
@@ -19,15 +21,16 @@ interface PagesDeps {
 
 const READ_MS_MAX = 5000;
 const DECISIONS_MAX = 50;
-const REFRESH_S = 5;
 const HOUR_MS = 3_600_000;
 const WEEK_MS = 7 * 24 * HOUR_MS;
 
-/** Shows a running planner beside its metrics: a page, reports, and an API that changes its bounds. */
+/**
+ * Shows a running planner beside its metrics: the Planner page of the console, reports, and an API that changes its
+ * bounds.
+ */
 export class PlannerPages {
   readonly #deps: PagesDeps;
-  /** History since the start, and since the last report. */
-  readonly #history: PlannerHistory;
+  /** History since the last report. */
   readonly #sinceReport: PlannerHistory;
   readonly #lifetime = new Lifetime();
   #reportAtMs: number;
@@ -36,7 +39,6 @@ export class PlannerPages {
 
   constructor(deps: PagesDeps) {
     this.#deps = deps;
-    this.#history = new PlannerHistory(deps.gpusOf);
     this.#sinceReport = new PlannerHistory(deps.gpusOf);
     this.#reportAtMs = deps.clock.wallMs();
   }
@@ -48,7 +50,7 @@ export class PlannerPages {
   async serve(): Promise<Readonly<Record<string, string>>> {
     const { fleet, logger } = this.#deps;
     const { liveDashboardPort: pagePort, controlApiPort: apiPort } = fleet.config;
-    const page = await this.#serve('the live page (live_dashboard_port)', pagePort, this.#page());
+    const page = pagePort === 0 ? undefined : await this.#serveLivePage(pagePort);
     const change = boundsApi(fleet, (bounds) => logger.info('the bounds were changed', { ...bounds }));
     const api = await this.#serve('the control API (control_api_port)', apiPort, change);
     return {
@@ -59,7 +61,6 @@ export class PlannerPages {
 
   ticked(tick: LawTick): void {
     const { fleet, clock } = this.#deps;
-    this.#history.add(tick);
     this.#sinceReport.add(tick);
     const { reportIntervalHours: hours } = fleet.config;
     if (hours === null || clock.wallMs() - this.#reportAtMs < hours * HOUR_MS || this.#writing !== undefined) return;
@@ -74,6 +75,14 @@ export class PlannerPages {
     await this.#lifetime.close();
   }
 
+  async #serveLivePage(port: number): Promise<string | undefined> {
+    const { fleet, store, clock } = this.#deps;
+    // The folder may have decisions of other planners, which have pages of their own
+    const groups = async (): Promise<readonly string[]> => (fleet.group === undefined ? [] : [fleet.group]);
+    const live = this.#lifetime.use(livePage(clock, { ...recordsIn(store), groups }));
+    return this.#serve('the live page (live_dashboard_port)', port, live.listener);
+  }
+
   async #serve(what: string, port: number, listener: RequestListener): Promise<string | undefined> {
     if (port === 0) return undefined;
     try {
@@ -85,23 +94,10 @@ export class PlannerPages {
     }
   }
 
-  #page(): RequestListener {
-    return (request, response) => {
-      if (request.url !== '/') {
-        response.writeHead(404).end('only / is here\n');
-        return;
-      }
-      this.#render(this.#history, REFRESH_S).then(
-        (html) => response.writeHead(200, { 'content-type': 'text/html; charset=utf-8' }).end(html),
-        (thrown: unknown) => response.writeHead(500).end(`${reasonOf(thrown)}\n`),
-      );
-    };
-  }
-
-  async #render(history: PlannerHistory, refreshS?: number): Promise<string> {
+  async #render(history: PlannerHistory): Promise<string> {
     const { group, config } = this.#deps.fleet;
     const decisions = group === undefined ? [] : await this.#decisions(group);
-    return renderPlannerPage({ group, config, points: history.points, decisions, refreshS });
+    return renderPlannerPage({ group, config, points: history.points, decisions });
   }
 
   #decisions(group: string): Promise<readonly DecisionRecord[]> {

@@ -9,19 +9,18 @@ export interface PlannerPage {
   readonly points: readonly HistoryPoint[];
   /** Decisions, newest first. */
   readonly decisions: readonly DecisionRecord[];
-  readonly refreshS?: number | undefined;
 }
 
 const DECISIONS_MAX = 50;
 
-/** Renders what a planner saw and decided as a self-contained page. */
-export function renderPlannerPage({ group, config, points, decisions, refreshS }: PlannerPage): string {
+/** Renders what a planner saw and decided as a report: one self-contained page. */
+export function renderPlannerPage({ group, config, points, decisions }: PlannerPage): string {
   const last = points.at(-1);
   const title = `Stator planner${group === undefined ? '' : `: ${group}`}`;
   if (last === undefined) {
     const why =
       group === undefined ? 'no worker or frontend of this fleet has been heard' : 'a first tick is under way';
-    return renderPage({ title, refreshS, body: `<p class="verdict">No tick yet: ${why}.</p>` });
+    return renderPage({ title, body: `<p class="verdict">No tick yet: ${why}.</p>` });
   }
   const { gpu_hours: hours = 0 } = last.figures;
   const facts = [
@@ -36,7 +35,7 @@ export function renderPlannerPage({ group, config, points, decisions, refreshS }
     .map((chart) => `<figure>${chart}</figure>`)
     .join('\n')}</div>
 ${decisionTable(decisions.slice(0, DECISIONS_MAX))}`;
-  return renderPage({ title, body, refreshS });
+  return renderPage({ title, body });
 }
 
 function chartsOf(points: readonly HistoryPoint[], config: PlannerConfig): readonly string[] {

@@ -55,15 +55,12 @@ export interface PageParts {
   readonly title: string;
   /** Markup. */
   readonly body: string;
-  /** Seconds after which the page reloads. @default never */
-  readonly refreshS?: number | undefined;
 }
 
 /** Renders a self-contained page: no script, no font, nothing to load. */
-export function renderPage({ title, body, refreshS }: PageParts): string {
-  const refresh = refreshS === undefined ? '' : `<meta http-equiv="refresh" content="${refreshS}">`;
+export function renderPage({ title, body }: PageParts): string {
   return `<!doctype html>
-<html lang="en"><head><meta charset="utf-8">${refresh}<meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeMarkup(title)}</title><style>${STYLE}</style></head>
 <body><h1>${escapeMarkup(title)}</h1>
 ${body}</body></html>

@@ -108,7 +108,10 @@ export async function startListenerFleet(): Promise<ListenerFleet> {
       get: '/health',
       ...post('/select', '{"model_name":"@@","token_ids":[1]}'),
     }),
-    HttpListener.of('page of a planner', local(page), { get: '/' }),
+    HttpListener.of('page of a planner', local(page), {
+      get: '/console/api',
+      ...post('/console/api/what-if', '{"max_gpu_budget":1,"group":"@@"}'),
+    }),
     HttpListener.of('bounds of a planner', local(api), {
       get: '/v1/min-endpoints',
       ...post('/v1/min-endpoints', '{"@@":1}', 'PATCH'),

@@ -64,7 +64,7 @@ describe('stator planner explain', () => {
   });
 });
 
-describe('the page of a planner', () => {
+describe('the report of a planner', () => {
   it('tells it beside each decision', () => {
     const config = parsePlannerConfig({ mode: 'agg' });
     const html = renderPlannerPage({

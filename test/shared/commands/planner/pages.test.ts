@@ -6,7 +6,9 @@ import { gunzipSync } from 'node:zlib';
 import { afterEach, describe, expect, it } from 'vitest';
 import { PlannerHistory } from '../../../../shared/commands/planner/history.ts';
 import { PlannerPages } from '../../../../shared/commands/planner/pages.ts';
-import type { LawTick } from '../../../../shared/planner/index.ts';
+import { renderPlannerPage } from '../../../../shared/commands/planner/planner-page.ts';
+import type { ConsolePlanner, ConsoleWhatIf } from '../../../../shared/console/planner/wire.ts';
+import { type LawTick, parsePlannerConfig } from '../../../../shared/planner/index.ts';
 import { freePort, waitUntil } from '../../../support/index.ts';
 import { fleetPlannerBed } from '../../../support/planner/fleet-planner-bed.ts';
 import { heldAt } from '../../../support/planner/fleet-signals.ts';
@@ -131,28 +133,100 @@ describe('the control API of a planner', () => {
 });
 
 describe('the page of a planner', () => {
-  it('shows what it saw and decided, and comes again by itself', async () => {
-    const { urls, fleet, pass, pages } = await bedOf({ live_dashboard_port: await freePort() });
-    const page = async (): Promise<string> => (await fetch(urls.page ?? '')).text();
-    expect(await page()).toContain('No tick yet');
+  const served = async (raw: Readonly<Record<string, unknown>> = {}) => {
+    const bed = await bedOf({ live_dashboard_port: await freePort(), ...raw });
+    const url = bed.urls.page ?? '';
+    const view = async (): Promise<ConsolePlanner> =>
+      (await (await fetch(`${url}/console/api?view=planner`)).json()) as ConsolePlanner;
+    return { ...bed, url, view };
+  };
+
+  it('is that of the console, with its own files', async () => {
+    const { url } = await served();
+    const moved = await fetch(url, { redirect: 'manual' });
+    expect([moved.status, moved.headers.get('location')]).toEqual([303, '/planner/']);
+    const page = await fetch(`${url}/planner/`);
+    expect(page.headers.get('content-security-policy')).toContain("default-src 'none'");
+    const html = await page.text();
+    for (const [, file] of html.matchAll(/(?:src|href)="(?!data:)([^"]+)"/g)) {
+      expect((await fetch(`${url}/planner/${file}`)).status, file).toBe(200);
+    }
+    for (const path of ['/planner/main.tsx', '/console/', '/metrics', '/console/api/requests/1']) {
+      expect((await fetch(`${url}${path}`)).status, path).toBe(404);
+    }
+    expect((await fetch(`${url}/console/api?view=fleet`)).status).toBe(400);
+  });
+
+  it('shows what its planner saw and decided, and nothing of other planners in its store', async () => {
+    const { view, fleet, pass, store } = await served();
+    const tick = { atMs: BEGIN_MS, reason: '', figures: {} };
+    await store.commit('ns#other', { version: 0, state: 'next 0', tick }, new AbortController().signal);
+    expect((await view()).why_none).toContain('waits for a worker or a frontend');
+    void fleet.run();
+    fleet.hear(heldAt(0, 0).signal);
+    await pass(6000);
+    const { groups, decisions, tick: latest } = await view();
+    expect(groups).toMatchObject([{ model: 'm' }]);
+    expect(decisions).toMatchObject([{ reason: expect.stringContaining('decode 0 -> 1') }]);
+    expect(latest?.reason).toBeDefined();
+  });
+
+  it('sends what changes, until the reader leaves', async () => {
+    const { url, fleet, pass } = await served();
     void fleet.run();
     fleet.hear(heldAt(0, 0).signal);
     await pass(100);
-    pages.ticked(tickOf(5));
-    const html = await page();
-    expect(html).toContain('<meta http-equiv="refresh" content="5">');
-    expect(html).toContain('no change: tick 5');
-    for (const title of ['Workers', 'Demand', 'Requests', 'Time to the first token', 'GPU hours']) {
-      expect(html).toContain(`<text class="title" x="0" y="16">${title}</text>`);
-    }
-    expect(html).toContain('decode 0 -&gt; 1');
-    expect(html).not.toMatch(/NaN|undefined|<script/);
+    const leaving = new AbortController();
+    const headers = { accept: 'text/event-stream' };
+    const response = await fetch(`${url}/console/api?view=planner`, { headers, signal: leaving.signal });
+    const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+    expect((await reader.read()).value).toMatch(/^event: planner\ndata: /);
+    const next = reader.read();
+    await pass(6000);
+    expect((await next).value).toMatch(/^event: planned\ndata: /);
+    leaving.abort();
   });
 
-  const pageOf = async (raw: Readonly<Record<string, unknown>>, ticks: readonly LawTick[]): Promise<string> => {
-    const { urls, pages } = await bedOf({ live_dashboard_port: await freePort(), ...raw });
-    for (const tick of ticks) pages.ticked(tick);
-    return (await fetch(urls.page ?? '')).text();
+  it('answers what its law would decide with other bounds', async () => {
+    const { url, fleet, pass, scaled } = await served();
+    void fleet.run();
+    fleet.hear(heldAt(0, 0).signal);
+    await pass(6000);
+    const before = scaled.length;
+    const ask = (body: string) => fetch(`${url}/console/api/what-if`, { method: 'POST', body });
+    const answer = (await (await ask('{"min_endpoint": 3}')).json()) as ConsoleWhatIf;
+    expect(answer).toMatchObject({ group: 'ns#m', changed: false, other: { targets: { decode: 3 } } });
+    expect([(await ask('{"min_endpoint": "3"}')).status, (await ask('{')).status]).toEqual([400, 400]);
+    expect((await ask(`{"group": "${'x'.repeat(5000)}"}`)).status).toBe(413);
+    expect(scaled.slice(before)).not.toContain(3);
+  });
+
+  it('is for those who ask for this machine by its own name', async () => {
+    const { urls } = await bedOf({ live_dashboard_port: await freePort() });
+    const url = urls.page ?? '';
+    for (const host of ['evil.example', 'evil.example:8080', '127.0.0.1.evil.example', '10.0.0.1', 'localhost.evil']) {
+      expect([host, await asHost(url, host)]).toEqual([host, 403]);
+    }
+    for (const host of ['localhost', 'LOCALHOST:8080', '127.0.0.1', '127.0.0.1:1', '[::1]', '[::1]:8080']) {
+      expect([host, await asHost(url, host)]).toEqual([host, 303]);
+    }
+  });
+
+  it('is done without where its port is taken, and the planner goes on', async () => {
+    const port = await freePort();
+    await bedOf({ live_dashboard_port: port });
+    const second = await bedOf({ live_dashboard_port: port });
+    expect(second.urls).toEqual({});
+    expect(second.lines).toMatchObject([{ level: 'error', message: expect.stringContaining(`port ${port}`) }]);
+  });
+});
+
+describe('the report of a planner', () => {
+  const pageOf = (raw: Readonly<Record<string, unknown>>, ticks: readonly LawTick[]): string => {
+    const history = new PlannerHistory(() => 2);
+    for (const tick of ticks) history.add(tick);
+    const config = parsePlannerConfig({ mode: 'agg', ...raw });
+    return renderPlannerPage({ group: 'ns#m', config, points: history.points, decisions: [] });
   };
 
   it.each([
@@ -160,9 +234,9 @@ describe('the page of a planner', () => {
     ['disagg', ['Workers: prefill', 'Workers: decode', 'Demand', 'Requests']],
     ['decode', ['Workers: decode', 'Demand', 'Requests']],
     ['prefill', ['Workers: prefill', 'Demand', 'Requests']],
-  ])('names what each chart of mode %s shows, once', async (mode, titles) => {
+  ])('names what each chart of mode %s shows, once', (mode, titles) => {
     const counts = { decode: { ready: 2, starting: 1 }, prefill: { ready: 1, starting: 0 } };
-    const html = await pageOf({ mode }, [tickOf(5, { counts }), tickOf(10, { counts })]);
+    const html = pageOf({ mode }, [tickOf(5, { counts }), tickOf(10, { counts })]);
     const shown = [...html.matchAll(/<text class="title"[^>]*>([^<]*)</g)].map(([, title]) => title ?? '');
     expect(shown).toEqual(expect.arrayContaining([...titles]));
     expect(shown.filter((title) => title.startsWith('Workers'))).toEqual(
@@ -174,9 +248,9 @@ describe('the page of a planner', () => {
 
   it.each([0, 0.37, 1, 3, 7.3, 11, 18, 99.99, 120, 1001, 123_456])(
     'has no value above the highest line of an axis, of %s running',
-    async (most) => {
+    (most) => {
       const ticks = [0, 5, 10].map((at) => tickOf(at, { running: most * (at / 10), ttftMs: most, held: most }));
-      const html = await pageOf({}, ticks);
+      const html = pageOf({}, ticks);
       for (const [chart] of html.matchAll(/<svg[\s\S]*?<\/svg>/g)) {
         const title = />([^<]*)</.exec(chart)?.[1];
         const lines = [...chart.matchAll(/class="grid" x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="\2"/g)];
@@ -189,30 +263,11 @@ describe('the page of a planner', () => {
     },
   );
 
-  it('counts in whole workers', async () => {
-    const html = await pageOf({}, [tickOf(0, { counts: { decode: { ready: 1, starting: 0 } } })]);
+  it('counts in whole workers', () => {
+    const html = pageOf({}, [tickOf(0, { counts: { decode: { ready: 1, starting: 0 } } })]);
     const [workers = ''] = /<svg(?:(?!<\/svg>)[\s\S])*>Workers<[\s\S]*?<\/svg>/.exec(html) ?? [];
     const labels = [...workers.matchAll(/text-anchor="end">([^<]*)</g)].map(([, label]) => label);
     expect(labels).toEqual(['0', '1', '2', '3']);
-  });
-
-  it('is for those who ask for this machine by its own name', async () => {
-    const { urls } = await bedOf({ live_dashboard_port: await freePort() });
-    const url = urls.page ?? '';
-    for (const host of ['evil.example', 'evil.example:8080', '127.0.0.1.evil.example', '10.0.0.1', 'localhost.evil']) {
-      expect([host, await asHost(url, host)]).toEqual([host, 403]);
-    }
-    for (const host of ['localhost', 'LOCALHOST:8080', '127.0.0.1', '127.0.0.1:1', '[::1]', '[::1]:8080']) {
-      expect([host, await asHost(url, host)]).toEqual([host, 200]);
-    }
-  });
-
-  it('is done without where its port is taken, and the planner goes on', async () => {
-    const port = await freePort();
-    await bedOf({ live_dashboard_port: port });
-    const second = await bedOf({ live_dashboard_port: port });
-    expect(second.urls).toEqual({});
-    expect(second.lines).toMatchObject([{ level: 'error', message: expect.stringContaining(`port ${port}`) }]);
   });
 });
 
