@@ -28,9 +28,10 @@ export const handler = queueHandler({
     openQueuePlanner({
       ...{ ...SYSTEM, settings, logger },
       onUnknown: (count) => report({ UnknownEvents: count }),
-      onPlanned: ({ group, hasDecided, newest }) => {
+      onPlanned: ({ group, hasDecided, newest, podFailures }) => {
         const [UnappliedDecisions, CapacityStalled] = [Number(newest === 'unapplied'), Number(newest === 'stalled')];
-        report({ Decisions: Number(hasDecided), UnappliedDecisions, CapacityStalled }, group);
+        const ofPods = podFailures && { NodesMissing: podFailures.noNode, StartsFailed: podFailures.noStart };
+        report({ Decisions: Number(hasDecided), UnappliedDecisions, CapacityStalled, ...ofPods }, group);
       },
     }),
 });

@@ -6,6 +6,8 @@ import {
   type EmbeddedMetric,
   PLANNER_METRICS,
   type PlannerMetric,
+  POD_METRICS,
+  type PodMetric,
 } from '../../shared/telemetry/index.ts';
 
 /** Period of all metrics whose values come more often. */
@@ -18,11 +20,11 @@ export const MINUTE = Duration.minutes(1);
  * @throws Error if no process publishes it with these
  */
 export function embeddedMetric(
-  name: EmbeddedMetric | PlannerMetric,
+  name: EmbeddedMetric | PlannerMetric | PodMetric,
   source: Readonly<Record<string, string>>,
   { dimensionsMap: by = {}, ...options }: MetricOptions = {},
 ): Metric {
-  const sets: readonly (readonly string[])[] = { ...EMBEDDED_METRICS, ...PLANNER_METRICS }[name].by;
+  const sets: readonly (readonly string[])[] = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...POD_METRICS }[name].by;
   const labels = Object.keys(by).join();
   if (!sets.some((set) => set.join() === labels)) throw new Error(`nothing tells ${name} by ${labels || 'itself'}`);
   return new Metric({

@@ -52,6 +52,8 @@ export {
   type EmbeddedMetric,
   PLANNER_METRICS,
   type PlannerMetric,
+  POD_METRICS,
+  type PodMetric,
   renderEmbedded,
 } from './records/embedded-format.ts';
 export { EMBEDDED_MODELS_MAX, EmbeddedMetrics } from './records/embedded-metrics.ts';

@@ -193,6 +193,24 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function, 
       const url = Buffer.from(token.replace(/^k8s-aws-v1\./, ''), 'base64url').toString();
       expect(url).toMatch(/^https:\/\/sts\.us-east-1\.amazonaws\.com\/\?Action=GetCallerIdentity&.*x-k8s-aws-id/);
       expect(asked).toEqual(['/clusters/gpu eks']);
+      workloads.gpus = 0;
+      workloads.setReplicas('chat', 2); // no node has room for the second pod
+      let seq = 0;
+      const isTold = async (): Promise<boolean> => {
+        const body = {
+          type: 'tick',
+          v: 1,
+          namespace: 'dynamo',
+          model: 'm',
+          epoch: 'ticks',
+          seq: ++seq,
+          source: 'scheduler',
+        };
+        const tick = { id: `tick-${seq}`, group: 'dynamo#m', body, sentAtMs: Date.now() };
+        await runtime.answerTo(queueEvent([tick]));
+        return /"MessageGroup":"dynamo#m".*"NodesMissing":1,"StartsFailed":0/.test(runtime.output());
+      };
+      await waitUntil(isTold, { what: 'the metric of pods without a node', timeoutMs: 30_000 });
     } finally {
       await runtime.stop();
       await new Promise((resolve) => eks.close(resolve));

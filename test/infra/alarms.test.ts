@@ -7,6 +7,8 @@ import {
   type EmbeddedMetric,
   PLANNER_METRICS,
   type PlannerMetric,
+  POD_METRICS,
+  type PodMetric,
 } from '../../shared/telemetry/index.ts';
 import { awsMetrics } from './aws-metrics.ts';
 import { DEPLOYMENTS, type Deployment, deploymentOf } from './deployments.ts';
@@ -113,6 +115,11 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     expect(rules.length > 0 && groups.length > 0).toBe(name === 'gpus');
   });
 
+  it('tell of pods without a node and of pods that do not start, for each model with pods', () => {
+    const ofPods = alarms.filter(([id]) => /^Observability(NodesMissing|StartsFailed)\d/.test(id));
+    expect(ofPods).toHaveLength(name === 'pods' ? 4 : 0);
+  });
+
   it('watch every table there is, within the ten metrics that an alarm may have', () => {
     if (name === 'dev') return;
     const tables = [...of('AWS::DynamoDB::Table'), ...of('AWS::DynamoDB::GlobalTable')].map(([id]) => id);
@@ -138,15 +145,16 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
 
 /** Fails where no process of the deployment tells a metric of the product by these dimensions. */
 function expectTold(stat: Stat, resources: readonly (readonly [string, Resource])[]): void {
-  const isOfPlanner = stat.MetricName in PLANNER_METRICS;
-  const { by } = { ...EMBEDDED_METRICS, ...PLANNER_METRICS }[stat.MetricName as EmbeddedMetric | PlannerMetric];
+  const isOfPlanner = stat.MetricName in PLANNER_METRICS || stat.MetricName in POD_METRICS;
+  const told = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...POD_METRICS };
+  const { by } = told[stat.MetricName as EmbeddedMetric | PlannerMetric | PodMetric];
   const [who = '', ...labels] = dimensionsOf(stat).sort((one, other) => Number(isWho(other)) - Number(isWho(one)));
   expect(by.map((set: readonly string[]) => set.join())).toContain(labels.join());
   if (who === 'FunctionName') {
     const { Ref } = labelOf(stat, who) as { readonly Ref: string };
-    const [, told] = resources.find(([id]) => id === Ref) ?? [];
-    expect(told).toMatchObject({ Type: 'AWS::Lambda::Function', Properties: { Handler: 'index.handler' } });
-    if (isOfPlanner) expect(told?.Properties.Description).toMatch(/^Stator: planner/);
+    const [, teller] = resources.find(([id]) => id === Ref) ?? [];
+    expect(teller).toMatchObject({ Type: 'AWS::Lambda::Function', Properties: { Handler: 'index.handler' } });
+    if (isOfPlanner) expect(teller?.Properties.Description).toMatch(/^Stator: planner/);
     expect(['ActiveStreams', 'Workers', 'ViewAge', 'SecretAge']).not.toContain(stat.MetricName); // of processes that last
     return;
   }

@@ -33,7 +33,13 @@ export class PlannerObservability extends Construct {
   constructor(scope: Construct, id: string, { planner, settings }: PlannerObservabilityProps) {
     super(scope, id);
     const alarms = new Alarms(this, settings.alarms);
-    const watches = [...queueWatches(planner), ...functionWatches(planner), ...decisionWatches(planner)];
+    const hasPods = Object.values(settings.fleets).some(({ kind }) => kind === 'eks');
+    const watches = [
+      ...queueWatches(planner),
+      ...functionWatches(planner),
+      ...decisionWatches(planner),
+      ...(hasPods ? podWatches(planner) : []),
+    ];
     for (const watch of [...watches, throttleWatch([planner.table])]) alarms.add(watch);
   }
 }
@@ -102,6 +108,33 @@ function functionWatches({ function: planner }: WatchedPlanner): readonly Watch[
       periods: [5, 5],
     },
   ];
+}
+
+/**
+ * Returns watches of pods that get no node, and of pods that do not start. The planner gives such pods up and tries
+ * again later, so a failure shows in one tick only.
+ */
+function podWatches({ function: planner, fleets }: WatchedPlanner): readonly Watch[] {
+  return fleets.flatMap((fleet, at): readonly Watch[] => {
+    const group = groupOf(fleet);
+    const common = { threshold: 1, missing: 'quiet', periods: [1, 1] } as const;
+    return [
+      {
+        ...common,
+        id: `NodesMissing${at}`,
+        metric: planner.metricPodFailures('NodesMissing', group),
+        about: `pods of ${group} get no node from an option of their fleet`,
+        paragraph: 'pods-get-no-node',
+      },
+      {
+        ...common,
+        id: `StartsFailed${at}`,
+        metric: planner.metricPodFailures('StartsFailed', group),
+        about: `pods of ${group} have a node, and their workers do not start`,
+        paragraph: 'workers-do-not-start-in-new-pods',
+      },
+    ];
+  });
 }
 
 /** Returns watches of decisions, by what the function itself reports. */

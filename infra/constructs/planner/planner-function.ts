@@ -1,3 +1,4 @@
+import { Duration } from 'aws-cdk-lib';
 import type { Metric } from 'aws-cdk-lib/aws-cloudwatch';
 import { type IRole, PolicyStatement, Role, ServicePrincipal } from 'aws-cdk-lib/aws-iam';
 import {
@@ -141,6 +142,12 @@ export class PlannerFunction extends Construct {
   /** Whether the newest decision of any model is in that state: 1 or 0. */
   metricOfDecisions(name: 'UnappliedDecisions' | 'CapacityStalled'): Metric {
     return embeddedMetric(name, this.#source, { statistic: 'Maximum' });
+  }
+
+  /** Most capacity options of the pods of a message group that have failed, in a quarter of an hour. */
+  metricPodFailures(name: 'NodesMissing' | 'StartsFailed', messageGroup: string): Metric {
+    const dimensionsMap = { MessageGroup: messageGroup };
+    return embeddedMetric(name, this.#source, { dimensionsMap, statistic: 'Maximum', period: Duration.minutes(15) });
   }
 
   get #source() {

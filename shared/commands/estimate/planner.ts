@@ -1,4 +1,4 @@
-import { PLANNER_METRICS } from '../../telemetry/index.ts';
+import { PLANNER_METRICS, POD_METRICS } from '../../telemetry/index.ts';
 import { fieldsOf, listOf } from '../aws-answers.ts';
 import { propertiesOf, resourcesOf } from '../deploy-templates.ts';
 import { HOURS, PRICES, type PricedPart, pricePart } from './prices.ts';
@@ -20,7 +20,9 @@ export function pricePlanner(templates: readonly unknown[]): readonly PricedPart
   const models = propertiesOf(templates, 'AWS::Scheduler::Schedule').length;
   if (models === 0) return [];
   const queues = propertiesOf(templates, 'AWS::SQS::Queue').filter(({ RedrivePolicy }) => RedrivePolicy !== undefined);
-  const own = Object.values(PLANNER_METRICS).filter(({ isGauge }) => !isGauge);
+  const hasPods = propertiesOf(templates, 'AWS::EKS::PodIdentityAssociation').length > 0;
+  const all = [...Object.values(PLANNER_METRICS), ...(hasPods ? Object.values(POD_METRICS) : [])];
+  const own = all.filter(({ isGauge }) => !isGauge);
   const ofModels = own.filter(({ by }) => (by as readonly (readonly string[])[]).some((set) => set.length > 0)).length;
   return [
     pricePart('models that the planner looks at each minute', models, TICKS * tickDollars(plannerGb(templates))),

@@ -111,7 +111,7 @@ export interface ReplicaFacts {
 }
 
 /** Code of a replica that no node has room for. */
-const UNSCHEDULABLE = 'Unschedulable';
+export const UNSCHEDULABLE = 'Unschedulable';
 /** Code of a replica that does not start although its containers run. */
 const NOT_READY = 'NotReady';
 const REASON_CHARACTERS_MAX = 200;

@@ -6,6 +6,7 @@ import { handleBatch } from '../decide/handle-batch.ts';
 import { missingPasses } from '../decide/needs-passes.ts';
 import { handleQueueBatch, type QueueRecord } from '../decide/queue-batch.ts';
 import type { ForwardPass } from '../forward-pass/metrics.ts';
+import { UNSCHEDULABLE } from '../kubernetes/replicas.ts';
 import { type ActOptions, actOnNewest } from '../live/act.ts';
 import type { Connector, Observed } from '../live/connector.ts';
 import { countedOf } from '../live/counted-workers.ts';
@@ -36,6 +37,16 @@ export interface PlannedBatch {
   readonly hasDecided: boolean;
   /** State of its newest decision: nothing to say, not carried out, or without capacity in any option. */
   readonly newest: 'fine' | 'unapplied' | 'stalled';
+  /** Failed launches of pods. @default it has no pods, or they could not be read */
+  readonly podFailures?: PodFailures | undefined;
+}
+
+/** Capacity options whose newest launch failed. */
+interface PodFailures {
+  /** No node has room for their pods. */
+  readonly noNode: number;
+  /** Their pods have a node and do not start. */
+  readonly noStart: number;
 }
 
 interface QueuePlannerOptions extends Pick<ActOptions, 'holder' | 'gpusMax' | 'orderDrain'> {
@@ -102,8 +113,10 @@ export class QueuePlanner {
     // The logger writes repetitions as one line.
     for (const what of unknown) logger.warn('a message says nothing to a planner', { what });
     if (unknown.length > 0) onUnknown(unknown.length);
-    const act = async ([model, hasDecided]: readonly [PlannedModel, boolean]): Promise<void> =>
-      onPlanned({ group: model.group, hasDecided, newest: await this.#act(model, signal) });
+    const act = async ([model, hasDecided]: readonly [PlannedModel, boolean]): Promise<void> => {
+      const podFailures = podFailuresOf(model, seen.get(model));
+      onPlanned({ group: model.group, hasDecided, newest: await this.#act(model, signal), podFailures });
+    };
     await Promise.all([...handled].map(act));
     return [...new Set([...lost, ...failures])]; // an event may be about several models
   }
@@ -225,6 +238,16 @@ export class QueuePlanner {
       logger.warn('a failure could not be stored', { group, reason: reasonOf(thrown) });
     }
   }
+}
+
+/** Counts the options of a fleet of pods that fail. */
+function podFailuresOf({ connector }: PlannedModel, observed: Observed | undefined): PodFailures | undefined {
+  if (connector.name === 'ec2' || observed?.pools === undefined) return undefined;
+  const codes = Object.values(observed.pools).flatMap(({ options }) =>
+    options.flatMap(({ failing }) => failing?.code ?? []),
+  );
+  const noNode = codes.filter((code) => code === UNSCHEDULABLE).length;
+  return { noNode, noStart: codes.length - noNode };
 }
 
 /** Whether a decision with a problem is under way: it waits for something that comes by itself. */

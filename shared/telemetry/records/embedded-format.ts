@@ -55,6 +55,17 @@ export const PLANNER_METRICS = {
 /** Name of one of `PLANNER_METRICS`. */
 export type PlannerMetric = keyof typeof PLANNER_METRICS;
 
+/** Metrics of the planner's function about fleets of pods. */
+export const POD_METRICS = {
+  /** Capacity options of a model whose pods find no node. */
+  NodesMissing: { unit: 'Count', by: [['MessageGroup']], isGauge: false },
+  /** Capacity options of a model whose pods have a node and do not start. */
+  StartsFailed: { unit: 'Count', by: [['MessageGroup']], isGauge: false },
+} as const satisfies Record<string, Described>;
+
+/** Name of one of `POD_METRICS`. */
+export type PodMetric = keyof typeof POD_METRICS;
+
 /** Metrics of a machine with GPUs, with a value for each GPU. */
 const HOST_METRICS = {
   GpuUse: { unit: 'Percent', by: [[]], isGauge: true },
@@ -66,7 +77,7 @@ const HOST_METRICS = {
   GpuXids: { unit: 'Count', by: [[]], isGauge: true },
 } as const satisfies Record<string, Described>;
 
-const ALL_METRICS = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...HOST_METRICS };
+const ALL_METRICS = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...POD_METRICS, ...HOST_METRICS };
 
 /** Content of one line: a value, or the values of several requests or GPUs. */
 export type EmbeddedFigures = Partial<Record<keyof typeof ALL_METRICS, number | readonly number[]>>;
