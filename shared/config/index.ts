@@ -32,6 +32,7 @@ export {
 } from './table.ts';
 export { homeFolder, stateFolder, USER_SUFFIX } from './user-folders.ts';
 export { type HubModel, nameOfHubModel, parseHubModel } from './values/hub-model.ts';
+export type { InstancePrice } from './values/instance-price.ts';
 export { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from './values/log-filter.ts';
 export type { PortRange } from './values/numbers.ts';
 export type { PlannedModel } from './values/planned-model.ts';

@@ -1,3 +1,4 @@
+import { type InstancePrice, instancePriceType } from './values/instance-price.ts';
 import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, pathType } from './values/json.ts';
 import { logFilterType } from './values/log-filter.ts';
 import { modelPathType } from './values/model-path.ts';
@@ -236,6 +237,8 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     list: of(listType),
     /** Models whose workers a planner starts. */
     plannedModels: of<readonly PlannedModel[], object>(() => listOfType(plannedModelType(), 'list of models')),
+    /** Prices of machines. */
+    instancePrices: of<readonly InstancePrice[], object>(() => listOfType(instancePriceType(), 'list of prices')),
     /** The arguments after `--`. */
     rest: of<readonly string[], object>(restType),
     /** A JSON object. */

@@ -33,6 +33,8 @@ export interface ConsoleSources {
   /** Returns what a worker has cached. @default nothing is known */
   readonly cacheOf?: Routing['cacheOf'];
   readonly planners: PlannerSource;
+  /** Returns this router among others. @default it has no id */
+  readonly peers?: Routing['peers'];
 }
 
 /** Observer of the steps that the console shows. */
@@ -71,7 +73,7 @@ export class FleetConsole {
   }
 
   /** Opens the console to viewers. */
-  open({ directory, discovery, facts, starts, cacheOf, planners }: ConsoleSources): OpenConsole {
+  open({ directory, discovery, facts, starts, cacheOf, peers, planners }: ConsoleSources): OpenConsole {
     const fleet = new FleetView({
       clock: this.#clock,
       directory,
@@ -80,6 +82,7 @@ export class FleetConsole {
       hours: this.#hours,
       coldStarts: this.coldStarts,
       starts,
+      peers,
       stalled: this.#stalled,
       facts,
     });

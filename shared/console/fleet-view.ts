@@ -1,20 +1,29 @@
 import type { Clock } from '../clock/index.ts';
+import type { InstancePrice } from '../config/index.ts';
 import type { Discovery, EndpointRecord, FleetLoads } from '../discovery/index.ts';
 import type { LiveModelDirectory, RoutableModel } from '../pipeline/index.ts';
+import type { Routing } from '../routing/index.ts';
 import type { ColdStarts, StartSource } from './cold-starts.ts';
+import { costOf } from './fleet-cost.ts';
 import { countAllWorkers, MODELS_MAX, modelRow } from './fleet-rows.ts';
+import { frontendsOf } from './frontend-peers.ts';
 import type { Hours } from './hours.ts';
 import { objectOf, Raw } from './json-object.ts';
 import type { RequestLog } from './request-log.ts';
 import { ShownRows } from './shown-rows.ts';
 import { ShownWorkers } from './shown-workers.ts';
-import type { ConsoleFigures, ConsoleFleet, ConsoleHour, ConsoleWorker } from './wire.ts';
+import type { ConsoleCost, ConsoleFigures, ConsoleFleet, ConsoleHour, ConsoleWorker } from './wire.ts';
 
 /** Facts of the frontend that the fleet view repeats. */
 export interface FrontendFacts {
   readonly version: string;
   readonly chatPath: string;
   readonly explains: boolean;
+  /** Name of its machine, and number of its process. */
+  readonly host: string;
+  readonly pid: number;
+  /** Prices of machines that the operator has stated. */
+  readonly prices: readonly InstancePrice[];
   /** Returns the stage of the process. */
   stage(): string;
 }
@@ -35,6 +44,8 @@ export interface FleetViewOptions {
   readonly coldStarts: ColdStarts;
   /** Tells how far starts are. @default nothing does */
   readonly starts?: StartSource | undefined;
+  /** Returns this router among others. @default it has no id */
+  readonly peers?: Routing['peers'];
   /** Ids of workers that get no new requests, because they are silent. */
   readonly stalled: StalledIds;
   readonly facts: FrontendFacts;
@@ -42,7 +53,8 @@ export interface FleetViewOptions {
 
 const NO_LOADS: FleetLoads = new Map();
 
-type StartsNow = Pick<ConsoleFleet, 'cold_starts' | 'starting'>;
+/** Parts that are sent only if they have changed. */
+type Parts = Pick<ConsoleFleet, 'cold_starts' | 'starting' | 'cost' | 'frontends'>;
 
 /** Endpoints by their ids, and the machines that they are on. */
 interface Instances {
@@ -63,8 +75,9 @@ export class FleetView {
   #instances: Instances = { byId: new Map(), machines: new Set() };
   #loads = NO_LOADS;
   #watch: { close(): void } | undefined;
-  /** Waits and starts as all viewers have them. */
-  #starts = '';
+  /** Parts as all viewers have them, as text, by their names. */
+  readonly #parts = new Map<keyof Parts, string>();
+  #cost: ConsoleCost = costOf([], 0, []);
 
   constructor(options: FleetViewOptions) {
     this.#options = options;
@@ -88,6 +101,10 @@ export class FleetView {
       ...{ models, loads: this.#loads, instances },
       ...{ stalled: stalled.ids, stalledChanges: stalled.changes },
     });
+    if (changedWorkers.rows.length > 0 || changedWorkers.gone.length > 0) {
+      const { hosts, without } = this.#workers.machines();
+      this.#cost = costOf(hosts.values(), without, facts.prices);
+    }
     return objectOf({
       at_ms: clock.wallMs(),
       stage: facts.stage(),
@@ -97,7 +114,7 @@ export class FleetView {
       workers: new Raw(changedWorkers.rows),
       workers_gone: changedWorkers.gone,
       loads: new Raw(changedWorkers.loads),
-      ...this.#changedStarts(models),
+      ...this.#changedParts(models),
     });
   }
 
@@ -106,16 +123,16 @@ export class FleetView {
    */
   whole(model: string | undefined): string {
     const { clock, facts } = this.#options;
-    const { version, chatPath: chat_path, explains } = facts;
+    const { version, chatPath: chat_path, explains, host, pid } = facts;
     return objectOf({
       at_ms: clock.wallMs(),
-      frontend: { version, stage: facts.stage(), chat_path },
+      frontend: { version, stage: facts.stage(), chat_path, host, pid },
       explains,
       totals: this.#totals(),
       models: new Raw(this.#models.texts),
       workers: new Raw(this.#workers.rows()),
       workers_left_out: this.#workers.leftOut,
-      ...this.#startsNow(),
+      ...this.#partsNow(),
       hour: this.hour(model),
     });
   }
@@ -158,22 +175,29 @@ export class FleetView {
     return { running: log.running(), ...hours.of(undefined).figures() };
   }
 
-  /** Returns the waits and starts if they have changed since the sample before. */
-  #changedStarts(models: readonly RoutableModel[]): Partial<StartsNow> {
+  /** Returns the parts that have changed since the sample before. */
+  #changedParts(models: readonly RoutableModel[]): Partial<Parts> {
     const { coldStarts, starts } = this.#options;
     const names = models.flatMap(({ name, primaryName }) => (name === primaryName ? [name] : []));
     coldStarts.look(starts, names, this.#ended.signal);
-    const now = this.#startsNow();
-    const text = JSON.stringify(now);
-    if (text === this.#starts) return {};
-    this.#starts = text;
-    return now;
+    const changed = Object.entries(this.#partsNow()).filter(([name, part]) => {
+      const text = JSON.stringify(part);
+      const isNew = text !== this.#parts.get(name as keyof Parts);
+      this.#parts.set(name as keyof Parts, text);
+      return isNew;
+    });
+    return Object.fromEntries(changed);
   }
 
-  #startsNow(): StartsNow {
-    const { coldStarts } = this.#options;
+  #partsNow(): Parts {
+    const { coldStarts, peers } = this.#options;
     const { machines } = this.#instancesNow();
-    return { cold_starts: [...coldStarts.rows()], starting: [...coldStarts.starting((id) => machines.has(id))] };
+    return {
+      cold_starts: [...coldStarts.rows()],
+      starting: [...coldStarts.starting((id) => machines.has(id))],
+      cost: this.#cost,
+      frontends: frontendsOf(peers, this.#workers.requests),
+    };
   }
 
   #instancesNow(): Instances {

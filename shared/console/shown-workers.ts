@@ -1,4 +1,4 @@
-import type { EndpointRecord, FleetLoads, WorkerLoad } from '../discovery/index.ts';
+import type { EndpointRecord, FleetLoads, HostFacts, WorkerLoad } from '../discovery/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import { loadOf, membersOf, workerRow } from './fleet-rows.ts';
 import type { ConsoleWorker } from './wire.ts';
@@ -50,6 +50,7 @@ interface Round {
   readonly hasSameInstances: boolean;
   /** Workers that were seen. */
   count: number;
+  requests: number | undefined;
   readonly rows: string[];
   readonly loads: string[];
 }
@@ -65,6 +66,7 @@ export class ShownWorkers {
   #sample = 0;
   #taken: WorkersNow | undefined;
   #leftOut = 0;
+  #requests: number | undefined;
   #places = new Map<string, Place>(); // by model and pool
 
   /** Workers beyond the first 4,096. */
@@ -83,6 +85,22 @@ export class ShownWorkers {
     return shown && rowOf(shown);
   }
 
+  /** Returns the sum of the requests that workers report; undefined if none reports any. */
+  get requests(): number | undefined {
+    return this.#requests;
+  }
+
+  /** Returns the machines of the workers as registered: each once, by its id. */
+  machines(): { readonly hosts: ReadonlyMap<string, HostFacts>; readonly without: number } {
+    const hosts = new Map<string, HostFacts>();
+    let without = 0;
+    for (const { record } of this.#shown.values()) {
+      if (record?.host === undefined) without++;
+      else hosts.set(record.host.instance_id, record.host);
+    }
+    return { hosts, without };
+  }
+
   /** Takes a new sample, and returns what has changed since the last one. */
   take(now: WorkersNow): ChangedWorkers {
     const before = this.#taken;
@@ -93,6 +111,7 @@ export class ShownWorkers {
       sample: ++this.#sample,
       hasSameInstances: now.instances === before?.instances,
       count: 0,
+      requests: undefined,
       rows: [],
       loads: [],
     };
@@ -104,6 +123,7 @@ export class ShownWorkers {
         for (const worker of workers) this.#see(worker, place, round);
       }
     }
+    this.#requests = round.requests;
     const { sample, count, rows, loads } = round;
     return { rows, loads, gone: count === this.#shown.size ? [] : this.#dropOlder(sample) };
   }
@@ -130,13 +150,17 @@ export class ShownWorkers {
       known.isStalled !== isStalled ||
       known.load?.isDraining !== load?.isDraining
     ) {
-      this.#replace(known, { worker, place, record, isStalled, load, sum: loadOf(load), sample }, round.rows);
+      const sum = loadOf(load);
+      this.#replace(known, { worker, place, record, isStalled, load, sum, sample }, round.rows);
+      countRequests(round, sum);
       return;
     }
     known.sample = sample;
-    if (known.load === load) return;
-    known.load = load;
-    takeLoad(known, round.loads);
+    if (known.load !== load) {
+      known.load = load;
+      takeLoad(known, round.loads);
+    }
+    countRequests(round, known.sum);
   }
 
   #replace(known: Shown | undefined, shown: Shown, rows: string[]): void {
@@ -169,6 +193,10 @@ function isSame(before: WorkersNow, now: WorkersNow): boolean {
   if (before.stalledChanges !== now.stalledChanges || before.instances !== now.instances) return false;
   if (before.loads !== now.loads || before.models.length !== now.models.length) return false;
   return before.models.every((model, at) => model === now.models[at]);
+}
+
+function countRequests(round: Round, { requests }: LoadSum): void {
+  if (requests !== null) round.requests = (round.requests ?? 0) + requests;
 }
 
 /** Adds the numbers of a worker if they are others than before. */

@@ -87,6 +87,33 @@ const starts = {
   starting: z.array(starting).describe('Machines that start, as far as a planner tells this frontend.'),
 };
 
+const cost = z.object({
+  hour_usd: z.number().nullable().describe('US$ an hour of the machines with a known price; null = none is known.'),
+  types: z
+    .array(
+      z.object({
+        type: z.string().nullable(),
+        market: z.string().nullable(),
+        machines: count,
+        hour_usd: z.number().nullable().describe('Price of one machine; null = unknown.'),
+      }),
+    )
+    .describe('Machines with workers, by type and market: at most 64.'),
+  workers_without_machine: count.describe('Workers that do not state their machine: their cost is unknown.'),
+});
+
+const frontends = z.object({
+  router_id: z.string().nullable().describe('Id of this frontend as a router, hex; null = it has none.'),
+  worker_requests: count
+    .nullable()
+    .describe('Requests of all frontends that workers report, running and waiting; null = no worker reports any.'),
+  others: z
+    .array(z.object({ router_id: z.string(), requests: count.describe('Its requests at workers.') }))
+    .nullable()
+    .describe('Other routers that tell this one what they do, at most 64; null = routers do not tell each other.'),
+  left_out: count.describe('Other routers beyond the first 64.'),
+});
+
 const series = z.array(z.number());
 const gappySeries = z.array(z.number().nullable());
 
@@ -106,13 +133,21 @@ export const hourSchema = z.object({
 
 export const fleetSchema = z.object({
   at_ms: z.number().describe('Unix time.'),
-  frontend: z.object({ version: z.string(), stage: z.string(), chat_path: z.string() }),
+  frontend: z.object({
+    version: z.string(),
+    stage: z.string(),
+    chat_path: z.string(),
+    host: z.string().describe('Name of its machine.'),
+    pid: count.describe('Number of its process.'),
+  }),
   explains: z.boolean().describe('Whether the router can explain its decisions (mode kv).'),
   totals: figures,
   models: z.array(model),
   workers: z.array(worker),
   workers_left_out: count.describe('Workers beyond the first 4,096.'),
   ...starts,
+  cost,
+  frontends,
   hour: hourSchema,
 });
 
@@ -127,8 +162,11 @@ export const changeSchema = z.object({
   loads: z
     .array(z.tuple([z.string(), count.nullable(), count.nullable(), count.nullable()]))
     .describe('id, requests, kv_blocks and prefill_tokens of the workers whose load alone has changed.'),
+  /* These come only if they have changed. */
   cold_starts: starts.cold_starts.optional(),
   starting: starts.starting.optional(),
+  cost: cost.optional(),
+  frontends: frontends.optional(),
 });
 
 const request = z.object({
@@ -282,6 +320,8 @@ export type ConsoleFigures = z.infer<typeof figures>;
 export type ConsoleModel = z.infer<typeof model>;
 export type ConsoleWorker = z.infer<typeof worker>;
 export type ConsoleColdStart = z.infer<typeof coldStart>;
+export type ConsoleCost = z.infer<typeof cost>;
+export type ConsoleFrontends = z.infer<typeof frontends>;
 export type ConsoleStarting = z.infer<typeof starting>;
 export type ConsoleWorkerDetail = z.infer<typeof workerDetailSchema>;
 export type ConsoleHour = z.infer<typeof hourSchema>;

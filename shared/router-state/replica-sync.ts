@@ -203,6 +203,8 @@ export class ReplicaSync {
    * routers, and one request is booked at several workers.
    */
   readonly #peerRequests = new Map<string, ActiveSequenceEvent>();
+  /** Number of them by router; a router leaves with its last one. */
+  readonly #counts = new Map<string, number>();
   #batch: unknown[] = [];
   #timer: Timer | undefined;
   #isClosed = false;
@@ -241,9 +243,14 @@ export class ReplicaSync {
   forgetPeers(routerId?: string): void {
     for (const [booking, event] of this.#peerRequests) {
       if (routerId !== undefined && event.routerId !== routerId) continue;
-      this.#peerRequests.delete(booking);
+      this.#drop(booking, event.routerId);
       this.#options.apply({ ...event, change: { kind: 'freed' } });
     }
+  }
+
+  /** Returns the number of open bookings of each other router that has some. */
+  get peerBookings(): ReadonlyMap<string, number> {
+    return this.#counts;
   }
 
   /** Publishes the waiting events, and none after them. Idempotent. */
@@ -255,11 +262,24 @@ export class ReplicaSync {
   #remember(event: ActiveSequenceEvent): void {
     const { peerRequestsMax = PEER_REQUESTS_MAX, onFull } = this.#options;
     const booking = bookingOf(event);
-    if (event.change.kind === 'freed') this.#peerRequests.delete(booking);
+    if (event.change.kind === 'freed') this.#drop(booking, event.routerId);
     else if (event.change.kind === 'added') {
       if (this.#peerRequests.size >= peerRequestsMax && !this.#peerRequests.has(booking)) onFull?.();
-      else this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without the hashes
+      else {
+        if (!this.#peerRequests.has(booking)) this.#count(event.routerId, 1);
+        this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without the hashes
+      }
     }
+  }
+
+  #drop(booking: string, routerId: string): void {
+    if (this.#peerRequests.delete(booking)) this.#count(routerId, -1);
+  }
+
+  #count(routerId: string, change: 1 | -1): void {
+    const count = (this.#counts.get(routerId) ?? 0) + change;
+    if (count === 0) this.#counts.delete(routerId);
+    else this.#counts.set(routerId, count);
   }
 
   #flush(): void {

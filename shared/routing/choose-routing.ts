@@ -200,6 +200,7 @@ class ChooseRouting implements Routing {
   readonly #pools: FollowedPools;
   readonly explanations: ExplanationSource;
   readonly cacheOf: Routing['cacheOf'];
+  readonly peers: Routing['peers'];
   readonly #embedded: Routing | undefined;
   readonly #lifetime: Lifetime;
 
@@ -213,6 +214,7 @@ class ChooseRouting implements Routing {
     this.#pools = new FollowedPools(router);
     this.explanations = explanations;
     this.cacheOf = embedded?.cacheOf?.bind(embedded);
+    this.peers = embedded?.peers?.bind(embedded);
     this.#embedded = embedded;
     this.#lifetime = lifetime;
   }

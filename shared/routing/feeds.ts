@@ -70,7 +70,17 @@ export interface Routing {
   readonly cacheOf?: ((workerId: string, signal: AbortSignal) => Promise<WorkerCache | undefined>) | undefined;
   /** Sets the present models, without aliases. */
   follow(models: readonly RoutableModel[]): void;
+  /** Returns this router among others. Absent in modes without an index. */
+  readonly peers?: (() => RouterPeers) | undefined;
   close(): Promise<void>;
+}
+
+/** A router among others. */
+export interface RouterPeers {
+  /** Id of this router, hex. */
+  readonly routerId: string;
+  /** Requests of each other router at the workers, by its id; undefined if routers do not tell each other. */
+  readonly bookings: ReadonlyMap<string, number> | undefined;
 }
 
 /** The feeds of a process, and the event plane that they opened. */

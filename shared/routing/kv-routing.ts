@@ -25,7 +25,14 @@ import {
   type LoadReport,
   WorkerLoads,
 } from '../worker-events/index.ts';
-import { type OpenFeeds, openFeeds, type Routing, type RoutingDeps, type WorkerCache } from './feeds.ts';
+import {
+  type OpenFeeds,
+  openFeeds,
+  type RouterPeers,
+  type Routing,
+  type RoutingDeps,
+  type WorkerCache,
+} from './feeds.ts';
 import type { RemoteIndexes } from './remote-indexes.ts';
 import { Replicas } from './replicas.ts';
 import type { Resident } from './resident.ts';
@@ -175,6 +182,10 @@ export class KvRouting implements Routing {
 
   reused(pool: WorkerPool, tokens: number): void {
     this.#fedOf(pool).metrics.reused(tokens);
+  }
+
+  peers(): RouterPeers {
+    return { routerId: this.#routerId, bookings: this.#replicas?.bookings };
   }
 
   async cacheOf(workerId: string, signal: AbortSignal): Promise<WorkerCache | undefined> {

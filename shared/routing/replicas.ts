@@ -109,6 +109,7 @@ interface ReplicaDeps extends Pick<RoutingDeps, 'clock' | 'discovery' | 'logger'
   pools(): readonly KvPool[];
 }
 
+const NO_BOOKINGS: ReadonlyMap<string, number> = new Map();
 const RETRY_MS = 1000;
 const OPEN_MS_MAX = 15_000;
 const CLOSE_MS_MAX = 1000;
@@ -160,6 +161,15 @@ export class Replicas implements PeerTeller {
 
   ended(pool: WorkerPool, decision: Decision): void {
     this.#places.get(decision.workerId)?.tell(pool, decision, { kind: 'freed' });
+  }
+
+  /** Returns the other routers, each with its requests at the workers. */
+  get bookings(): ReadonlyMap<string, number> {
+    const sums = new Map([...this.#peers].map((id) => [id, 0]));
+    for (const link of this.#components.values()) {
+      for (const [id, count] of link.peerBookings) sums.set(id, (sums.get(id) ?? 0) + count);
+    }
+    return sums;
   }
 
   async close(): Promise<void> {
@@ -230,6 +240,10 @@ class ComponentLink {
   get #name(): string {
     const { namespace, component, endpoint } = this.#scope;
     return [namespace, component, ...(endpoint === undefined ? [] : [endpoint])].join('/');
+  }
+
+  get peerBookings(): ReadonlyMap<string, number> {
+    return this.#sync?.peerBookings ?? NO_BOOKINGS;
   }
 
   tell(pool: WorkerPool, { requestId, workerId, dpRank }: Decision, change: ActiveSequenceChange): void {

@@ -18,7 +18,7 @@ const FIGURES = {
 };
 const FLEET: ConsoleFleet = {
   at_ms: 0,
-  frontend: { version: '1', stage: 'ready', chat_path: '/v1/chat/completions' },
+  frontend: { version: '1', stage: 'ready', chat_path: '/v1/chat/completions', host: 'here', pid: 7 },
   explains: false,
   totals: FIGURES,
   models: [
@@ -37,6 +37,8 @@ const FLEET: ConsoleFleet = {
   workers_left_out: 0,
   cold_starts: [],
   starting: [],
+  cost: { hour_usd: null, types: [], workers_without_machine: 0 },
+  frontends: { router_id: null, worker_requests: null, others: null, left_out: 0 },
   hour: {
     model: null,
     step_ms: 10_000,
@@ -188,6 +190,43 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
     expect(await page.locator('[aria-label="Table of workers"] tbody tr').count()).toBe(60);
     events?.write(eventOf('change', { ...CHANGE, at_ms: 70_000 }));
     await page.getByText('of 1000 workers').waitFor();
+    expect(faults).toEqual([]);
+  });
+
+  it('shows what machines cost as far as their prices are known, and the frontends that it knows', async () => {
+    const types = [
+      { type: 'g6e.xlarge', market: 'on-demand', machines: 3, hour_usd: 1.5 },
+      { type: '<img src=x onerror="window.pwned=1">', market: 'spot', machines: 2, hour_usd: null },
+    ];
+    let events: ServerResponse | undefined;
+    answer = (_path, response) => {
+      follow(response, 'fleet', FLEET);
+      events = response;
+    };
+    const { page, faults, audit } = await open(at('fleet'), { width: 390 });
+    await page.getByText('Machines with workers: unknown an hour').waitFor();
+    await page.getByText('It does not know other frontends').waitFor();
+    const frontends = {
+      router_id: 'aa',
+      worker_requests: 40,
+      others: [{ router_id: 'bb', requests: 28 }],
+      left_out: 0,
+    };
+    const cost = { hour_usd: 4.5, types, workers_without_machine: 1 };
+    events?.write(eventOf('change', { ...CHANGE, cost, frontends }));
+    const summary = page.locator('summary', { hasText: 'Machines with workers' });
+    await page.getByText('$4.50').first().waitFor();
+    expect(await summary.innerText()).toContain(
+      'an hour; the price of 2 machines is unknown, and 1 workers do not state their machine',
+    );
+    await summary.click();
+    expect(await page.locator('[aria-label="Table of costs"]').innerText()).toMatch(/spot\s+2\s+unknown\s+unknown/);
+    const table = await page.locator('[aria-label="Table of frontends"]').innerText();
+    expect(table).toMatch(/aa this one\s+0[\s\S]*bb\s+28\s+only at its own console/);
+    await page.getByText('workers report 40 requests').waitFor();
+    expect(await audit()).toEqual([]);
+    expect(await page.evaluate<number>('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+    expect(await page.evaluate('window.pwned')).toBeUndefined();
     expect(faults).toEqual([]);
   });
 

@@ -236,6 +236,23 @@ describe.runIf(CHROMIUM !== '')('the console in a browser', () => {
     expect(faults.filter((fault) => !fault.includes('404'))).toEqual([]);
   });
 
+  it('lists the other frontends with their requests, if routers tell each other', async () => {
+    const flags = ['--router-mode=kv', '--router-replica-sync', '--namespace=joined'];
+    const args = ['--model-name=joined', '--namespace=joined', '--decode-speedup-ratio=0.1'];
+    const [one, other] = await Promise.all([fleet.frontend(flags), fleet.frontend(flags), fleet.worker(args)]);
+    await Promise.all([one, other].map((each) => fleet.untilWorkers(each, 1, 'joined')));
+    const { page, faults } = await open(`${one.url}/console/#/fleet`);
+    await untilSeen(page, 'main', /This page shows the frontend on \S+, process \d+/);
+    const messages = [{ role: 'user', content: 'Count.' }];
+    const stream = await openChat(other.url, { model: 'joined', max_tokens: 2000, messages });
+    await stream.untilDeltas(1);
+    await untilSeen(page, '[aria-label="Table of frontends"]', /this one\s+0[\s\S]*\s1\s+only at its own console/);
+    await untilSeen(page, 'main', 'workers report 1 requests');
+    expect(faults).toEqual([]);
+    stream.leave();
+    await Promise.all([one.kill(), other.kill()]);
+  });
+
   it('drains a worker by a button, after a second press', async () => {
     const args = ['--model-name=drained', '--speedup-ratio=50'];
     const [worker] = await Promise.all([fleet.worker(args), fleet.worker(args)]);

@@ -11,6 +11,7 @@ export interface ConsoleBed {
   /** Number of times that the console has looked at the models. */
   looks(): number;
   setModels(models: readonly RoutableModel[]): void;
+  setInstances(instances: readonly EndpointRecord[]): void;
   setLoads(loads: FleetLoads): void;
   /** Number of open watches of loads. */
   watches(): number;
@@ -20,9 +21,13 @@ export interface ConsoleBed {
   setTokens(model: string, tokens: number): void;
 }
 
-/** Further sources, and whether the console keeps prompts and answers. @default none, and it does not */
-type BedOptions = Pick<ConsoleSources, 'starts' | 'cacheOf'> &
-  Partial<Pick<ConsoleSources, 'planners'>> & { readonly showsPrompts?: boolean };
+/** Further sources and settings. @default none */
+interface BedOptions extends Pick<ConsoleSources, 'starts' | 'cacheOf' | 'peers'> {
+  readonly planners?: PlannerSource;
+  readonly prices?: ConsoleSources['facts']['prices'];
+  /** Whether the console keeps prompts and answers. @default false */
+  readonly showsPrompts?: boolean;
+}
 
 const NO_PLANNERS: PlannerSource = { howToStart: 'Start one.', open: undefined };
 
@@ -30,7 +35,7 @@ const NO_PLANNERS: PlannerSource = { howToStart: 'Start one.', open: undefined }
 export function openConsoleBed(
   clock: VirtualClock,
   kept = 1000,
-  { showsPrompts = false, ...more }: BedOptions = {},
+  { showsPrompts = false, prices = [], ...more }: BedOptions = {},
 ): ConsoleBed {
   const tokens = new Map<string, number>();
   const console = new FleetConsole({ clock, kept, showsPrompts, outputTokensOf: (model) => tokens.get(model) ?? 0 });
@@ -39,7 +44,7 @@ export function openConsoleBed(
   let tell = (_: FleetLoads): void => {};
   let loads: FleetLoads = new Map();
   const drained: string[] = [];
-  const instances: readonly EndpointRecord[] = [];
+  let instances: readonly EndpointRecord[] = [];
   let watches = 0;
   const followers = new Set<() => void>();
   const open = console.open({
@@ -72,7 +77,15 @@ export function openConsoleBed(
         return known;
       },
     },
-    facts: { version: '1', chatPath: '/v1/chat/completions', explains: false, stage: () => 'ready' },
+    facts: {
+      version: '1',
+      chatPath: '/v1/chat/completions',
+      explains: false,
+      host: 'h',
+      pid: 7,
+      prices,
+      stage: () => 'ready',
+    },
     planners: NO_PLANNERS,
     ...more,
   });
@@ -85,6 +98,9 @@ export function openConsoleBed(
     setModels: (next) => {
       models = next;
       for (const follower of followers) follower();
+    },
+    setInstances: (next) => {
+      instances = next;
     },
     setLoads: (next) => {
       loads = next;

@@ -3,6 +3,8 @@ import { duration, percent, short, whole } from '../format.ts';
 import type { PageProps } from '../main.tsx';
 import { Charts } from './charts.tsx';
 import { ColdStarts } from './cold-starts.tsx';
+import { Cost } from './cost.tsx';
+import { Frontends } from './frontends.tsx';
 import { ModelTable } from './model-table.tsx';
 import { type Fleet, useFleet } from './use-fleet.ts';
 import { Workers } from './workers.tsx';
@@ -29,12 +31,13 @@ export function FleetPage({ place, onLink }: PageProps) {
       </section>
       <section aria-labelledby="workers">
         <h2 id="workers">Workers</h2>
+        <Cost fleet={fleet} />
         <Workers fleet={fleet} model={model} isTable={isTable} />
       </section>
-      <p class="muted small">
-        This is the view of one frontend, version {fleet.frontend.version}, stage {fleet.frontend.stage}. Requests and
-        times are its own; the load of workers is that of all frontends.
-      </p>
+      <section aria-labelledby="frontends">
+        <h2 id="frontends">Frontends</h2>
+        <Frontends fleet={fleet} />
+      </section>
     </>
   );
 }

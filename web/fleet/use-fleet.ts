@@ -45,13 +45,15 @@ function inOrder(workers: Iterable<ConsoleWorker>): ReadonlyMap<string, ConsoleW
 }
 
 function changed(fleet: Fleet, change: ConsoleChange): Fleet {
-  const { at_ms, stage, totals, cold_starts = fleet.cold_starts, starting = fleet.starting } = change;
+  const { at_ms, stage, totals } = change;
   return {
     ...fleet,
     at_ms,
     totals,
-    cold_starts,
-    starting,
+    cold_starts: change.cold_starts ?? fleet.cold_starts,
+    starting: change.starting ?? fleet.starting,
+    cost: change.cost ?? fleet.cost,
+    frontends: change.frontends ?? fleet.frontends,
     frontend: { ...fleet.frontend, stage },
     models: merged(fleet.models, change.models, ({ name }) => name, change.models_gone),
     workers: workersOf(fleet, change),

@@ -145,6 +145,12 @@ export const httpRows = {
     about:
       'Keeps the prompts and answers of the last 1,000 requests in memory, up to 8,192 characters each, and shows them in the console.',
   }),
+  instancePrices: listeners.instancePrices({
+    names: '--instance-prices STATOR_INSTANCE_PRICES',
+    defaultText: 'unset = unknown',
+    about:
+      'What an hour of a machine costs, in US$, for the console: on demand, or in MARKET (spot, reservation, capacity-block).',
+  }),
   disableFrontendNvext: edges.bool({
     names: 'DYN_DISABLE_FRONTEND_NVEXT',
     about: 'Ignores routing headers, and all of nvext except cache_salt.',

@@ -111,7 +111,7 @@ async function compose(given: EdgeSettings, options: FrontendOptions, lifetime: 
     console: openConsole(settings, deps, directory, {
       lifecycle,
       explains: models.explainer !== undefined,
-      cacheOf: models.cacheOf,
+      routing: models.routing,
     }),
   };
   const app = createHttpApp(httpDeps);
@@ -154,9 +154,7 @@ async function followFleet(settings: EdgeSettings, deps: FrontendDeps) {
   // Every follower of the directory is registered by now. The directory closes before them: nothing changes meanwhile.
   deps.lifetime.use(directory);
   await directory.start(AbortSignal.timeout(DISCOVERY_TIMEOUT_MS));
-  const { routing } = fleet;
-  const cacheOf = routing.cacheOf?.bind(routing);
-  return { ...models, ...open, eventPlanes: fleet.eventPlanes, holding: fleet.holding, cacheOf };
+  return { ...models, ...open, eventPlanes: fleet.eventPlanes, holding: fleet.holding, routing: fleet.routing };
 }
 
 const DISCOVERY_TIMEOUT_MS = 15_000;

@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import packageJson from '../../../package.json' with { type: 'json' };
 import type { Clock } from '../../clock/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
@@ -42,7 +43,8 @@ function showsPromptsIn(settings: EdgeSettings): boolean {
 interface ShownParts {
   readonly lifecycle: ServiceLifecycle;
   readonly explains: boolean;
-  readonly cacheOf: Routing['cacheOf'];
+  /** Routing, which knows caches and other routers. */
+  readonly routing: Routing;
 }
 
 /**
@@ -52,17 +54,21 @@ export function openConsole(
   settings: EdgeSettings,
   { console, discovery, lifetime, starts, planners = NO_PLANNERS, logger }: FrontendDeps,
   directory: LiveModelDirectory,
-  { lifecycle, explains, cacheOf }: ShownParts,
+  { lifecycle, explains, routing }: ShownParts,
 ): OpenConsole | undefined {
   const facts = {
     version: packageJson.version,
     chatPath: settings.httpSvcChatPath,
     explains,
+    host: hostname(),
+    pid: process.pid,
+    prices: 'instancePrices' in settings ? (settings.instancePrices ?? []) : [],
     stage: () => lifecycle.stage,
   };
   const isPrivate = settings.httpHost !== undefined && isLoopback(settings.httpHost);
   if (console !== undefined && showsPromptsIn(settings) && !asksForKeys(settings) && !isPrivate) {
     logger.for('http').warn(SHOWS_PROMPTS);
   }
-  return lifetime.use(console?.open({ directory, discovery, facts, starts, cacheOf, planners }));
+  const [cacheOf, peers] = [routing.cacheOf?.bind(routing), routing.peers?.bind(routing)];
+  return lifetime.use(console?.open({ directory, discovery, facts, starts, cacheOf, peers, planners }));
 }

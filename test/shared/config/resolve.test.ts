@@ -196,6 +196,23 @@ describe('values', () => {
     expect(problem).toContain(`${fault}; allowed: list of models, [NAMESPACE#]MODEL`);
   });
 
+  it.each([
+    ['g6e.xlarge', 'g6e.xlarge is not like g6e.xlarge=1.86 or g6e.xlarge/spot=0.7'],
+    ['g6e.xlarge=-1', 'not like'],
+    ['g6e.xlarge/cheap=1', 'market cheap is none of on-demand, spot, reservation, capacity-block'],
+    ['g6e.xlarge=100001', 'above 100000'],
+  ])('a price of %j is refused', (text, fault) => {
+    expect(problemsOf('frontend', ['--instance-prices', text])[0]).toContain(fault);
+  });
+
+  it('prices without a market are those on demand', () => {
+    const { settings } = frontend(['--instance-prices', 'g6e.xlarge=1.86,p5.48xlarge/spot=20']);
+    expect(settings.instancePrices).toEqual([
+      { type: 'g6e.xlarge', market: 'on-demand', hourUsd: 1.86 },
+      { type: 'p5.48xlarge', market: 'spot', hourUsd: 20 },
+    ]);
+  });
+
   it('words match with hyphens and underscores alike, in lower case only', () => {
     expect(frontend(['--router-mode', 'round_robin']).settings.routerMode).toBe('round-robin');
     expect(frontend(['--reasoning-field-name', 'reasoning-content']).settings.reasoningFieldName).toBe(

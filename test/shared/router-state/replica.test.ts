@@ -119,6 +119,32 @@ describe('what routers tell each other', () => {
   });
 });
 
+describe('the open bookings of other routers', () => {
+  it('are counted by router, each once, until they are freed or their router is forgotten', () => {
+    const publisher = { publish: () => {} };
+    const sync = new ReplicaSync({ publisher, routerId: 'ff', clock: new VirtualClock(), apply: () => {} });
+    const added = {
+      kind: 'added',
+      ...{ sequenceHashes: undefined, tracksPrefillTokens: false, expectedOutputTokens: undefined },
+      ...{ prefillTokens: undefined, expectedPrefillMs: undefined },
+    } as const;
+    const hear = (routerId: string, requestId: string, change: ActiveSequenceEvent['change']) =>
+      sync.receive([encodeActiveSequence({ requestId, ...rank, routerId, loraName: undefined, change })]);
+    for (const id of ['1', '2', '2', '3']) hear('aa', id, added);
+    hear('bb', '1', added);
+    hear('aa', '3', { kind: 'freed' });
+    hear('aa', '4', { kind: 'freed' });
+    expect([...sync.peerBookings]).toEqual([
+      ['aa', 2],
+      ['bb', 1],
+    ]);
+    sync.forgetPeers('aa');
+    expect([...sync.peerBookings]).toEqual([['bb', 1]]);
+    hear('bb', '1', { kind: 'freed' });
+    expect(sync.peerBookings.size).toBe(0);
+  });
+});
+
 describe('telling', () => {
   const freed = (requestId: string) =>
     ({ requestId, ...rank, loraName: undefined, change: { kind: 'freed' } }) satisfies Omit<
