@@ -9,10 +9,11 @@ describe.runIf(hasDynamo() && canMeet(STORE, 'tcp'))('stator doctor beside a dep
   const meeting = useMeeting(STORE, 'tcp');
   const fleet = useFleet();
   const dynamo = useDynamo(meeting);
-  let workers: DynamoProcess;
+  let workers: readonly DynamoProcess[];
 
   beforeAll(async () => {
-    workers = await dynamo.mocker({ workers: 2 });
+    // Two processes, because frontends of Dynamo 1.5 need a status server of each worker, which has the model's files.
+    workers = await Promise.all([dynamo.mocker(), dynamo.mocker()]);
   }, 120_000);
 
   it('prints a command that serves the workers in place of the frontend it looked at', async () => {
@@ -32,8 +33,8 @@ describe.runIf(hasDynamo() && canMeet(STORE, 'tcp'))('stator doctor beside a dep
     expect(await readChat(frontend.url, CHAT)).toMatchObject({ finishReason: 'length', isDone: true });
   });
 
-  it('names the worker that was killed, and the files that went with it', async () => {
-    await workers.kill();
+  it('names the workers that were killed, and the files that went with them', async () => {
+    await Promise.all(workers.map((worker) => worker.kill()));
     await waitUntil(
       async () => {
         const { code, stdout } = await runStator(['doctor', '--', 'python', '-m', 'dynamo.frontend'], meeting);

@@ -202,8 +202,10 @@ describe.each(MEETINGS)('events of workers of Dynamo %s', (_, requestPlane, isBr
     }
     expect([router.counts.skipped, [...router.counts.statuses]]).toEqual([0, ['ok']]);
     for (const { instance_id: id } of models) {
+      // Workers of Dynamo 1.5 report only the load of their last rank.
+      expect(router.loads.of(id, RANKS - 1)?.usedKvBlocks).toBeLessThanOrEqual(BLOCKS);
       for (let rank = 0; rank < RANKS; rank++) {
-        expect(router.loads.of(id, rank)?.usedKvBlocks).toBeLessThanOrEqual(BLOCKS);
+        expect(router.loads.of(id, rank)?.usedKvBlocks ?? 0).toBeLessThanOrEqual(BLOCKS);
       }
     }
   }, 240_000);

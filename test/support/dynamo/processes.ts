@@ -1,5 +1,5 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach } from 'vitest';
@@ -13,6 +13,7 @@ export const DYNAMO_MODEL_FOLDER = fileURLToPath(new URL('../../../shared/artifa
 export const DYNAMO_MODEL = 'stator-mini';
 
 const START_MS_MAX = 60_000;
+const LOOPBACK = '127.0.0.1';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
@@ -125,6 +126,7 @@ class SpawnedDynamo implements Dynamo {
         DYN_SDK_DISABLE_ANSI_LOGGING: '1',
         DYN_RUNTIME_NUM_WORKER_THREADS: '2', // as many suites run beside each other
         ...this.#env,
+        DYN_TCP_RESPONSE_STREAM_HOST: loopbackInterface(),
         ...env,
       },
     });
@@ -138,6 +140,13 @@ async function untilAnswers(child: SpawnedProcess, url: string): Promise<void> {
   await waitUntil(answers, { timeoutMs: START_MS_MAX, what: `an answer of ${url}` }).catch((error: Error) => {
     throw new Error(`${error.message}\n${child.stdout()}${child.stderr()}`, { cause: error });
   });
+}
+
+/** Returns the name of the interface that has 127.0.0.1: frontends of Dynamo before 1.6 take no address. */
+function loopbackInterface(): string {
+  const found = Object.entries(networkInterfaces()).find(([, all]) => all?.some(({ address }) => address === LOOPBACK));
+  if (found === undefined) throw new Error(`no interface has ${LOOPBACK}`);
+  return found[0];
 }
 
 /** Removes variables of the test run that would configure a process of Dynamo's. */

@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { isRecord } from '../../../records/index.ts';
 import type { DynamoCodec } from './codec.ts';
 import type { RecordRules } from './record-cutter.ts';
@@ -61,7 +62,7 @@ export interface RequestControl {
   readonly home: { readonly host: string; readonly port: number; readonly subject: string };
 }
 
-const ADDRESS = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:/]+)):(?<port>\d{1,5})$/;
+const ADDRESS = /^(?:\[(?<v6>[^\]]+)\]|(?<host>[^:/]+)|(?<bare>[0-9a-f:.]+)):(?<port>\d{1,5})$/i;
 
 /**
  * Reads the control record of a request.
@@ -80,8 +81,10 @@ export function readControl(text: string): RequestControl {
   const { address, subject } = isRecord(info) ? info : {};
   const parts = typeof address === 'string' ? ADDRESS.exec(address)?.groups : undefined;
   const port = Number(parts?.port);
-  if (parts === undefined || port === 0 || port > 65_535 || typeof subject !== 'string') {
+  // Frontends of Dynamo 1.5 write no brackets around IPv6.
+  const host = isIPv6(parts?.bare ?? '') ? parts?.bare : (parts?.v6 ?? parts?.host);
+  if (host === undefined || port === 0 || port > 65_535 || typeof subject !== 'string') {
     throw new WireFault('connection_info without address and subject');
   }
-  return { id, codec, home: { host: parts.v6 ?? parts.host ?? '', port, subject } };
+  return { id, codec, home: { host, port, subject } };
 }
