@@ -4,6 +4,8 @@ import { readChat, runStator, useFleet, waitUntil } from '../../support/index.ts
 
 const CHAT = { model: 'stator-mini', messages: [{ role: 'user', content: 'hello' }], max_tokens: 8, ignore_eos: true };
 const STORE = 'etcd';
+/** Time to live of the workers' records: longer than a doctor takes on a slow machine. */
+const LEASE_TTL_SECS = 90;
 
 describe.runIf(hasDynamo() && canMeet(STORE, 'tcp'))('stator doctor beside a deployment of Dynamo', () => {
   const meeting = useMeeting(STORE, 'tcp');
@@ -13,7 +15,8 @@ describe.runIf(hasDynamo() && canMeet(STORE, 'tcp'))('stator doctor beside a dep
 
   beforeAll(async () => {
     // Two processes, because frontends of Dynamo 1.5 need a status server of each worker, which has the model's files.
-    workers = await Promise.all([dynamo.mocker(), dynamo.mocker()]);
+    const env = { ETCD_LEASE_TTL: String(LEASE_TTL_SECS) };
+    workers = await Promise.all([dynamo.mocker({ env }), dynamo.mocker({ env })]);
   }, 120_000);
 
   it('prints a command that serves the workers in place of the frontend it looked at', async () => {
@@ -40,7 +43,7 @@ describe.runIf(hasDynamo() && canMeet(STORE, 'tcp'))('stator doctor beside a dep
         const { code, stdout } = await runStator(['doctor', '--', 'python', '-m', 'dynamo.frontend'], meeting);
         return code === 1 && stdout.includes('cannot be reached');
       },
-      { timeoutMs: 20_000, pollMs: 0, what: 'a doctor that misses the workers' },
+      { timeoutMs: 60_000, pollMs: 0, what: 'a doctor that misses the workers' },
     );
-  });
+  }, 90_000);
 });
