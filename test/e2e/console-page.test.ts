@@ -103,6 +103,22 @@ function rowOf(number: number, model: string, status: number | null = 200): Cons
   };
 }
 
+const HOUR_MS = 3_600_000;
+const DECISION: ConsoleDecision = {
+  ...{ id: 0, at_ms: HOUR_MS, outcome: 'reached', outcome_words: 'carried out', reason: 'why', problem: null },
+  ...{ previous: { decode: 1 }, targets: { decode: 2 }, begun_ms: null, inputs: { held: 3 }, details: [] },
+};
+const PLANNER: ConsolePlanner = {
+  ...{ at_ms: 2 * HOUR_MS, why_none: null, problem: null, groups_left_out: 0, group: 'ns#m', config: null },
+  groups: [
+    { id: 'ns#m', namespace: 'ns', model: 'm' },
+    { id: 'ns#other', namespace: 'ns', model: 'other' },
+  ],
+  tick: { at_ms: 2 * HOUR_MS, reason: 'no change', inputs: {} },
+  points: [],
+  decisions: [DECISION],
+};
+
 const pageOf = (requests: readonly ConsoleRequest[], next: number | null = null) => ({ requests, next, kept: 1000 });
 const eventOf = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 
@@ -365,5 +381,43 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
     await page.goto(at('requests/2'));
     await page.getByText('Request id-2').waitFor();
     expect(await page.locator('[role=alert]').count()).toBe(0);
+  });
+
+  it('shows what became of each decision, and a change of it', async () => {
+    let events: ServerResponse | undefined;
+    const outcomes = ['waiting', 'under_way', 'overtaken', 'late', 'stalled', 'refused', 'advice'] as const;
+    const decisions = outcomes.map((outcome, at) => ({ ...DECISION, id: at + 1, outcome }));
+    answer = (_path, response) => {
+      follow(response, 'planner', { ...PLANNER, decisions: [...decisions.toReversed(), DECISION] });
+      events = response;
+    };
+    const { page } = await open(at('planner?decision=5'));
+    const rows = page.locator('[aria-label="Table of decisions"] tbody tr');
+    await rows.first().waitFor();
+    expect(await rows.locator('.state').allInnerTexts()).toEqual([
+      ...outcomes.map((outcome) => outcome.replace('_', ' ')).toReversed(),
+      'reached',
+    ]);
+    const { points: _points, decisions: _decisions, ...head } = PLANNER;
+    const change = { ...DECISION, id: 5, outcome: 'under_way', problem: 'waits for <b>GPUs</b>', details: ['code X'] };
+    const told = { ...head, points: [], points_gone: [], decisions: [change], decisions_gone: [0] };
+    events?.write(eventOf('planned', told));
+    await page.locator('.opened', { hasText: 'waits for <b>GPUs</b>' }).getByText('code X').waitFor();
+    await waitUntil(async () => (await rows.count()) === outcomes.length);
+  });
+
+  it('doubts that a planner runs whose last tick is old, and follows another one', async () => {
+    const paths: string[] = [];
+    answer = (path, response) => {
+      paths.push(path);
+      const isOther = path.includes('model=ns%23other');
+      const tick = { at_ms: isOther ? 2 * HOUR_MS : HOUR_MS, reason: 'no change', inputs: {} };
+      follow(response, 'planner', { ...PLANNER, tick, group: isOther ? 'ns#other' : 'ns#m' });
+    };
+    const { page } = await open(at('planner'));
+    await page.getByText('the planner may not run').waitFor();
+    await page.getByLabel('Model').selectOption('other (ns)');
+    await page.getByText('the planner may not run').waitFor({ state: 'detached' });
+    expect(paths).toEqual(['/console/api?view=planner', '/console/api?view=planner&model=ns%23other']);
   });
 });

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ConsolePlanner } from '../../shared/console/planner/wire.ts';
 import { CHROMIUM, useBrowser } from '../support/browser.ts';
 import { freePort, type SpawnedProcess, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
@@ -102,7 +103,7 @@ describe.runIf(CHROMIUM !== '')('the Planner page of the console', () => {
     await page.getByLabel('Fewest workers').fill('3');
     await page.getByLabel('Most GPUs').fill('5');
     await page.getByRole('button', { name: 'Ask' }).click();
-    await untilSeen(page, '[aria-label="Answers of the law"]', /with your bounds\s+decode\s+\d\s+3\s/);
+    await untilSeen(page, '[aria-label="Answers of the law"]', /with your bounds\s+decode\s+\d\s+[345]\s/);
     await untilSeen(page, 'main', 'Nothing was changed.');
     await page.getByLabel('Most GPUs').fill('2');
     await page.getByRole('button', { name: 'Ask' }).click();
@@ -154,5 +155,21 @@ describe.runIf(CHROMIUM !== '')('the Planner page of the console', () => {
       /No planner has decided anything here\. Start one with .*stator planner.*--planner-dir=/,
     );
     await other.kill();
+  });
+
+  it('shows the planner that runs beside stator local, or how to start one', async () => {
+    const viewOf = async (url: string): Promise<ConsolePlanner> =>
+      (await (await fetch(`${url}${VIEW}`)).json()) as ConsolePlanner;
+    const planned = await fleet.local(['--planner', '--speedup-ratio=50', `--planner-config=${JSON.stringify(QUICK)}`]);
+    const shown = await waitUntil(async () => {
+      const view = await viewOf(planned.url);
+      return view.config === null ? undefined : view;
+    });
+    expect(shown.groups).toMatchObject([{ namespace: 'local', model: 'stator-mini' }]);
+    expect(shown.config?.bounds.rate_requests_per_second).toBe(2);
+    await planned.kill();
+    const plain = await fleet.local(['--speedup-ratio=50']);
+    expect((await viewOf(plain.url)).why_none).toContain('`stator local --planner`');
+    await plain.kill();
   });
 });

@@ -38,7 +38,7 @@ export function DecisionTable({ decisions, model, opened }: DecisionTableProps) 
               <td>
                 <Outcome decision={decision} />
               </td>
-              <td>{decision.reason}</td>
+              <td class="why">{decision.reason}</td>
             </tr>
           ))}
         </tbody>

@@ -162,7 +162,7 @@ function AnswerRow({ name, pool, law: { now, targets, settled, pools, reason } }
       <td class="n">{whole(figures?.need)}</td>
       <td class="n">{short(figures?.demand)}</td>
       <td class="n">{short(figures?.capacity)}</td>
-      <td>{reason}</td>
+      <td class="why">{reason}</td>
     </tr>
   );
 }
