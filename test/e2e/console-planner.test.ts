@@ -68,7 +68,7 @@ describe.runIf(CHROMIUM !== '')('the Planner page of the console', () => {
         while (!pressing.signal.aborted) await chat();
       };
       const pressed = Array.from({ length: 6 }, press);
-      await untilSeen(page, decisions, /1 → 2\s+reached\s+decode 1 -> 2: .* requests\/s begin/);
+      await untilSeen(page, decisions, /1 → 2\s+reached\s+decode 1 -> 2: .*requests\/s/);
       pressing.abort();
       await Promise.all(pressed);
       await untilSeen(page, '[aria-label="Table of workers by option and phase"]', /decode\s+2/);
