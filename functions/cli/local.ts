@@ -26,8 +26,6 @@ import { withOwnModel } from './own-model.ts';
 const WORKERS_READY_MS = 20_000;
 /** How long a request waits for a worker, in seconds, because the planner may have stopped the last one. */
 const HOLD_SECS = 60;
-/** Interval at which the console reads the planner while a client looks: it lies in this process. */
-const STARTS_READ_MS = 1000;
 /** Length of a usual start, in milliseconds; a shorter one needs no message. */
 const USUAL_START_MS = 3000;
 /** How long requests wait that come before the first worker, in milliseconds. */
@@ -95,7 +93,6 @@ async function openLocal(deps: LocalDeps): Promise<Local> {
         ...SYSTEM,
         logger,
         onHeld: (event) => planner?.fleet.hear(event),
-        starts: { everyMs: STARTS_READ_MS, read: async (model, signal) => planner?.readStart(model, signal) },
         planners: localPlanners(planning !== undefined, () => planner?.store),
       },
     ),

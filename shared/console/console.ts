@@ -2,9 +2,10 @@ import type { Clock } from '../clock/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { LiveModelDirectory, PipelineObserver } from '../pipeline/index.ts';
 import type { Routing } from '../routing/index.ts';
-import { ColdStarts, type StartSource } from './cold-starts.ts';
+import { ColdStarts } from './cold-starts.ts';
 import { FleetView, type FrontendFacts, noteWorkers } from './fleet-view.ts';
 import { Hours } from './hours.ts';
+import { PlannedStarts } from './planned-starts.ts';
 import type { PlannerSource } from './planner/planner-view.ts';
 import type { PlannerViewers } from './planner/planner-viewers.ts';
 import { RequestLog } from './request-log.ts';
@@ -28,8 +29,6 @@ export interface ConsoleSources {
   readonly directory: Pick<LiveModelDirectory, 'list' | 'instances' | 'follow'>;
   readonly discovery: Pick<Discovery, 'watchLoads' | 'orderDrain'>;
   readonly facts: FrontendFacts;
-  /** Tells how far the starts of workers are. @default nothing does */
-  readonly starts?: StartSource | undefined;
   /** Returns what a worker has cached. @default nothing is known */
   readonly cacheOf?: Routing['cacheOf'];
   readonly planners: PlannerSource;
@@ -73,7 +72,8 @@ export class FleetConsole {
   }
 
   /** Opens the console to viewers. */
-  open({ directory, discovery, facts, starts, cacheOf, peers, planners }: ConsoleSources): OpenConsole {
+  open({ directory, discovery, facts, cacheOf, peers, planners }: ConsoleSources): OpenConsole {
+    const starts = planners.open === undefined ? undefined : new PlannedStarts(this.#clock, planners.open);
     const fleet = new FleetView({
       clock: this.#clock,
       directory,
@@ -102,7 +102,7 @@ export class FleetConsole {
         unfollow();
         viewers.close();
         fleet.close();
-        await planner.close();
+        await Promise.all([planner.close(), starts?.close()]);
       },
     };
   }

@@ -3,7 +3,6 @@
  * What the console shows: the last requests of a frontend in a bounded ring, their last hour in steps, and the fleet as
  * the frontend knows it. One sample a second serves all viewers; nothing is sampled while no client looks.
  */
-export type { StartSource } from './cold-starts.ts';
 export { type ConsoleObserver, FleetConsole, type OpenConsole } from './console.ts';
 export type { PlannerSource } from './planner/planner-view.ts';
 export { PlannerViewers } from './planner/planner-viewers.ts';

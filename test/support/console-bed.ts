@@ -22,7 +22,7 @@ export interface ConsoleBed {
 }
 
 /** Further sources and settings. @default none */
-interface BedOptions extends Pick<ConsoleSources, 'starts' | 'cacheOf' | 'peers'> {
+interface BedOptions extends Pick<ConsoleSources, 'cacheOf' | 'peers'> {
   readonly planners?: PlannerSource;
   readonly prices?: ConsoleSources['facts']['prices'];
   /** Whether the console keeps prompts and answers. @default false */

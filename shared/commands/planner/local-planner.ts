@@ -5,9 +5,7 @@ import {
   KeptDecisions,
   LocalConnector,
   type PlannerStore,
-  readStart,
   type ScalableWorkers,
-  type StartReading,
 } from '../../planner/index.ts';
 import { type FleetDeps, openFleet } from './open-fleet.ts';
 import { openPlannerStore } from './planner-store.ts';
@@ -18,8 +16,6 @@ export interface LocalRun {
   readonly fleet: FleetPlanner;
   /** Records of this run. */
   readonly store: PlannerStore;
-  /** Returns what is known of the start of a model's workers; undefined for a model that is not planned. */
-  readStart(model: string, signal: AbortSignal): Promise<StartReading | undefined>;
   close(): Promise<void>;
 }
 
@@ -34,7 +30,7 @@ interface LocalPlannerDeps extends FleetDeps {
  * afterwards.
  */
 export function openLocalPlanner(deps: LocalPlannerDeps): Promise<LocalRun> {
-  const { settings, planning, env, logger, clock, workers, tell } = deps;
+  const { settings, planning, env, logger, workers, tell } = deps;
   return Lifetime.compose(async (lifetime) => {
     const decisions = await lifetime.use(openPlannerStore(settings, env));
     const store = new KeptDecisions(decisions, logger.for('planner'));
@@ -50,11 +46,6 @@ export function openLocalPlanner(deps: LocalPlannerDeps): Promise<LocalRun> {
     return {
       fleet,
       store,
-      readStart: async (model, signal) => {
-        const { group } = fleet;
-        if (group === undefined || model.toLowerCase() !== fleet.model?.toLowerCase()) return undefined;
-        return readStart(store, group, clock.wallMs(), signal);
-      },
       close: () => lifetime.close(),
     };
   });

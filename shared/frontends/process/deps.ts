@@ -1,6 +1,6 @@
 import type { TimeAndChance } from '../../clock/index.ts';
 import type { Lifetime } from '../../concurrency/index.ts';
-import type { FleetConsole, PlannerSource, StartSource } from '../../console/index.ts';
+import type { FleetConsole, PlannerSource } from '../../console/index.ts';
 import type { Discovery } from '../../discovery/index.ts';
 import type { CallingPlaneOptions, DiscoveryHost } from '../../fleet/index.ts';
 import type { RequestPlane } from '../../planes/index.ts';
@@ -21,8 +21,6 @@ export interface FrontendOptions extends TimeAndChance {
   readonly onHeld?: (event: PlannerEventOf<'request.held'>) => void;
   /** Longest waits for a worker that the host can keep. @default as the settings say */
   readonly holdBounds?: HoldBounds;
-  /** Tells the console how far the starts of workers are. @default nothing does */
-  readonly starts?: StartSource;
   /** Receives every request, beside the records that the settings ask for. */
   readonly recorder?: Pick<RequestRecorder, 'requestEnded'>;
   /** Records of planners that the console shows. @default none */
@@ -53,6 +51,4 @@ export interface FrontendDeps extends TimeAndChance {
   readonly onHeld: ((event: PlannerEventOf<'request.held'>) => void) | undefined;
   /** Longest waits for a worker that the host can keep. @default as the settings say */
   readonly bounds: HoldBounds | undefined;
-  /** Tells the console how far the starts of workers are. */
-  readonly starts: StartSource | undefined;
 }

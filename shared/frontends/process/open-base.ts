@@ -44,7 +44,6 @@ export async function openBase(settings: EdgeSettings, options: FrontendOptions,
     isLasting: host?.isLasting ?? true,
     onHeld: options.onHeld,
     bounds: options.holdBounds,
-    starts: options.starts,
   };
   return { deps, telemetry, lifecycle, view };
 }

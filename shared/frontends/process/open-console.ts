@@ -52,7 +52,7 @@ interface ShownParts {
  */
 export function openConsole(
   settings: EdgeSettings,
-  { console, discovery, lifetime, starts, planners = NO_PLANNERS, logger }: FrontendDeps,
+  { console, discovery, lifetime, planners = NO_PLANNERS, logger }: FrontendDeps,
   directory: LiveModelDirectory,
   { lifecycle, explains, routing }: ShownParts,
 ): OpenConsole | undefined {
@@ -70,5 +70,5 @@ export function openConsole(
     logger.for('http').warn(SHOWS_PROMPTS);
   }
   const [cacheOf, peers] = [routing.cacheOf?.bind(routing), routing.peers?.bind(routing)];
-  return lifetime.use(console?.open({ directory, discovery, facts, starts, cacheOf, peers, planners }));
+  return lifetime.use(console?.open({ directory, discovery, facts, cacheOf, peers, planners }));
 }

@@ -1,31 +1,61 @@
 import { describe, expect, it } from 'vitest';
-import type { StartSource } from '../../../shared/console/index.ts';
+import type { PlannerRecords } from '../../../shared/console/index.ts';
 import type { ConsoleFleet } from '../../../shared/console/wire.ts';
+import { packState, startModel } from '../../../shared/planner/decide/model-state.ts';
+import type { DecisionRecord, StartReading } from '../../../shared/planner/index.ts';
 import { openConsoleBed } from '../../support/console-bed.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { model } from '../pipeline/fixtures.ts';
 
-type Reading = Awaited<ReturnType<StartSource['read']>>;
+/** Returns records of planners from which `reading()` is read for the model `m`, and what they were asked for. */
+function recordsOf(reading: () => StartReading | undefined) {
+  const asked: string[] = [];
+  const state = { failure: undefined as Error | undefined, isClosed: false };
+  const records: PlannerRecords = {
+    groups: async () => ['ns#m', 'ns#other'],
+    readState: async (group) => {
+      asked.push(group);
+      if (state.failure !== undefined) throw state.failure;
+      const known = group === 'ns#m' ? reading() : undefined;
+      if (known === undefined) return undefined;
+      const hosts = Object.fromEntries(
+        known.hosts.map(({ instanceId, phase, sinceMs }) => [instanceId, [phase, sinceMs / 1000]] as const),
+      );
+      return { version: 1, state: packState({ ...startModel(0), hosts }) };
+    },
+    decisions: async () => {
+      const { decidedAtMs, problem } = reading() ?? {};
+      const common = { decisionId: 0, status: 'PENDING', reason: 'x', isAdvisory: false, configHash: 'x' } as const;
+      const decision = { ...common, targets: { decode: 1 }, previous: {}, figures: {}, problem };
+      return decidedAtMs === undefined ? [] : [{ ...decision, decidedAtMs } satisfies DecisionRecord];
+    },
+    ticks: async () => [],
+    close: async () => {
+      state.isClosed = true;
+    },
+  };
+  return { records, asked, state };
+}
+
+/** Lets a reading end. */
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 20; turn++) await new Promise(setImmediate);
+}
 
 function bed(options: { readonly hasPlanner?: boolean } = {}) {
   const clock = new VirtualClock();
-  const state = { reading: undefined as Reading, failure: undefined as Error | undefined, asked: [] as string[] };
-  const starts: StartSource = {
-    everyMs: 5000,
-    read: async (name) => {
-      state.asked.push(name);
-      if (state.failure !== undefined) throw state.failure;
-      return name === 'm' ? state.reading : undefined;
-    },
-  };
-  const shown = openConsoleBed(clock, 10, options.hasPlanner === false ? {} : { starts });
+  const shownState = { reading: undefined as StartReading | undefined };
+  const { records, asked, state: faults } = recordsOf(() => shownState.reading);
+  const planners = { howToStart: 'Start one.', open: async () => records };
+  const shown = openConsoleBed(clock, 10, options.hasPlanner === false ? {} : { planners });
   const { coldStarts } = shown.console;
+  const look = () => JSON.parse(shown.open.viewers.now({ view: 'fleet', model: undefined })) as ConsoleFleet;
   const fleet = async () => {
-    shown.open.viewers.now({ view: 'fleet', model: undefined });
-    await clock.advance(0); // a reading ends
-    return JSON.parse(shown.open.viewers.now({ view: 'fleet', model: undefined })) as ConsoleFleet;
+    look();
+    await turns();
+    return look();
   };
-  return { ...shown, clock, state, coldStarts, fleet, nowMs: () => clock.wallMs() };
+  return { ...shown, clock, state: shownState, faults, asked, coldStarts, fleet, nowMs: () => clock.wallMs() };
 }
 
 const host = (phase: 'image' | 'weights' | 'compile' | 'register', sinceMs: number, instanceId = 'i-1') => ({
@@ -90,11 +120,11 @@ describe('the wait of requests for a first worker', () => {
     alone.coldStarts.holding('m', 1, false);
     const [start] = (await alone.fleet()).cold_starts;
     expect(start).toMatchObject({ phases: [{ name: 'wait' }], note: expect.stringContaining('No planner') });
-    const { clock, state, coldStarts, fleet, nowMs } = bed();
+    const { clock, state, faults, coldStarts, fleet, nowMs } = bed();
     state.reading = { decidedAtMs: nowMs(), problem: 'no capacity in any zone', hosts: [] };
     coldStarts.holding('m', 1, false);
     expect((await fleet()).cold_starts[0]?.note).toBe('no capacity in any zone');
-    state.failure = new Error('the table is away');
+    faults.failure = new Error('the table is away');
     await clock.advance(5000);
     expect((await fleet()).cold_starts[0]?.note).toContain('the table is away');
   });
@@ -116,21 +146,29 @@ describe('the wait of requests for a first worker', () => {
     expect(kept[0]).toMatchObject({ ready_ms: null, ended_ms: expect.any(Number) });
   });
 
-  it('asks the planner only while a client looks, and at its interval', async () => {
-    const { clock, state, coldStarts, open, setModels } = bed();
+  it('asks the planner only while a client looks, at its interval, and closes its records', async () => {
+    const { clock, asked, faults, coldStarts, open, setModels } = bed();
     setModels([{ ...model({ workers: [] }), name: 'other', primaryName: 'other' }]);
     coldStarts.holding('m', 1, false);
     await clock.advance(60_000);
-    expect(state.asked).toEqual([]);
+    expect(asked).toEqual([]);
     const sink = { send: () => {}, isBehind: () => false, breakOff: () => {} };
     const leave = open.viewers.add({ view: 'fleet', model: undefined }, sink);
-    await clock.advance(4000);
-    expect(state.asked).toEqual(['m', 'other']);
-    await clock.advance(2000);
-    expect(state.asked).toHaveLength(4);
+    const second = async (): Promise<void> => {
+      await turns();
+      await clock.advance(1000);
+      await turns();
+    };
+    await second();
+    await second();
+    expect(asked).toEqual(['ns#m', 'ns#other']);
+    await second();
+    expect(asked).toHaveLength(4);
     leave();
     await clock.advance(60_000);
-    expect(state.asked).toHaveLength(4);
+    expect(asked).toHaveLength(4);
+    await open.close();
+    expect(faults.isClosed).toBe(true);
   });
 });
 
