@@ -50,6 +50,7 @@ export class NatsEventLog implements EventLog {
     const atStart = await stream.facts(signal);
     this.#refuseAnother(atStart);
     let cursor = fromSequence;
+    let endedAt: number | undefined;
     while (cursor <= atStart.lastSequence) {
       const reader = await stream.read(cursor, signal);
       try {
@@ -70,7 +71,12 @@ export class NatsEventLog implements EventLog {
             if (long !== undefined) await long;
             if (envelope !== undefined) yield { sequence, envelope };
           }
-          if (page.isLast || cursor > atStart.lastSequence) return;
+          if (cursor > atStart.lastSequence) return;
+          if (!page.isLast) continue;
+          // A busy server may say too early that nothing is left. Only if it says so again is the rest deleted.
+          if (endedAt === cursor) return;
+          endedAt = cursor;
+          break;
         }
       } finally {
         reader.close();
