@@ -12,7 +12,7 @@ export function hasKubeCluster(): boolean {
 /** Controllers that a planner's workloads need, and those of disruption budgets and resource claims. */
 const CONTROLLERS = [
   ...['deployment-controller', 'replicaset-controller', 'disruption-controller'],
-  ...['resourceclaim-controller', 'garbage-collector-controller'],
+  ...['resourceclaim-controller', 'garbage-collector-controller', 'statefulset-controller'],
 ].join();
 const GPU_CLASS = 'gpu.nvidia.com';
 /** Spec of a pod that claims GPUs by the template of `addClaimTemplate`. */
@@ -128,12 +128,15 @@ export class KubeCluster {
     });
   }
 
-  /** Adds a LeaderWorkerSet, once the server knows its kind. */
+  /** Adds a LeaderWorkerSet with groups of two pods without GPUs, once the server knows its kind. */
   async addGroups({ namespace, workload: name }: PodChoice, replicas: number): Promise<void> {
     const kind = { apiVersion: 'leaderworkerset.x-k8s.io/v1', kind: 'LeaderWorkerSet' };
     const path = `/apis/leaderworkerset.x-k8s.io/v1/namespaces/${namespace}/leaderworkersets`;
-    const add = () => this.server.call('POST', path, { ...kind, metadata: { name }, spec: { replicas } });
-    await waitUntil(add, { what: 'the kind LeaderWorkerSet' });
+    const containers = [{ name: 'main', image: 'none' }];
+    const workerTemplate = { metadata: { labels: { app: name } }, spec: { containers } };
+    const spec = { replicas, leaderWorkerTemplate: { size: 2, workerTemplate } };
+    const add = () => this.server.call('POST', path, { ...kind, metadata: { name }, spec });
+    await waitUntil(add, { what: 'the kind LeaderWorkerSet', timeoutMs: 60_000 });
   }
 
   /** Sets the number of replicas, as a person does. */

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Plan } from '../../../../shared/planner/live/connector.ts';
 import { waitUntil } from '../../../support/index.ts';
+import { hasGroupController, startGroupController } from '../../../support/kube/group-controller.ts';
 import { CLAIMING, hasKubeCluster, KubeCluster } from '../../../support/kube/kube-cluster.ts';
 import { planCluster } from '../../../support/kube/planned-cluster.ts';
 import { documentedRulesWithClaims } from '../../../support/kube/planner-role.ts';
@@ -9,6 +10,11 @@ import { podOption } from '../../../support/planner/pod-fleet.ts';
 
 const NEVER = new AbortController().signal;
 const GPUS = 8;
+/** Rights of a planner of groups. */
+const GROUP_RULES = [
+  { apiGroups: ['leaderworkerset.x-k8s.io'], resources: ['leaderworkersets/scale'], verbs: ['get', 'update'] },
+  { apiGroups: [''], resources: ['pods'], verbs: ['list'] },
+];
 /** Pods that need no GPU. */
 const PLAIN = { containers: [{ name: 'main', image: 'none' }] };
 
@@ -163,6 +169,25 @@ describe.runIf(hasKubeCluster())('a planner of a real cluster', { timeout: 180_0
     await expect(evict).rejects.toThrow(/ 429 .*disruption budget/);
     await carryOut(bed, 1);
     expect(await cluster.untilReady(bed.at('w0'), 1)).toMatchObject([{ uid: busy?.uid }]);
+  });
+
+  it.runIf(hasGroupController())('goes from one group to three and back, with the controller of groups', async () => {
+    const controller = await startGroupController(cluster.server);
+    const options = [podOption(0, { workload: 'LeaderWorkerSet/g0' })];
+    await using bed = await planCluster(cluster, { options, deployments: {}, rules: GROUP_RULES });
+    const groups = bed.at('g0');
+    const namesOf = async () => (await cluster.podsOf(groups)).map(({ name }) => name);
+    await cluster.addGroups(groups, 1);
+    await cluster.untilReady(groups, 2);
+    await carryOut(bed, 3);
+    await cluster.untilReady(groups, 6);
+    expect(await namesOf()).toEqual(['g0-0', 'g0-0-1', 'g0-1', 'g0-1-1', 'g0-2', 'g0-2-1']);
+    expect((await bed.rounds.observe()).pools?.decode).toMatchObject({ ready: 3, starting: 0, desired: 3 });
+    expect((await carryOut(bed, 1)).victims.map(({ instanceId }) => instanceId).sort()).toEqual(['g0-1', 'g0-2']);
+    await cluster.untilReady(groups, 2);
+    expect(await namesOf()).toEqual(['g0-0', 'g0-0-1']);
+    expect((await bed.rounds.round(1)).plan).toMatchObject({ isDone: true, steps: [] });
+    await controller.kill();
   });
 
   it('ends no pod with streams while an idle one exists', { timeout: 900_000 }, async () => {
