@@ -29,11 +29,46 @@ export interface RequestTrace {
   identified(id: string): void;
   /**
    * Notes the prompt. Returns a sink that notes the answer on its way to `sink`. A batch calls it for each of its
-   * prompts. Absent if the console shows no prompts.
+   * prompts. Returns `sink` itself if the console shows no prompts.
    */
-  readonly shown?: (request: GenerationRequest, sink: GenerationSink) => GenerationSink;
+  shown(request: GenerationRequest, sink: GenerationSink): GenerationSink;
   /** The request is over. Called once. */
   ended(ending: RequestEnding): void;
+}
+
+/** The log as the traces of its requests know it. */
+interface TraceLog {
+  named(request: WatchedRequest, model: string): void;
+  identified(request: WatchedRequest, id: string): void;
+  shown(request: WatchedRequest, asked: GenerationRequest, sink: GenerationSink): GenerationSink;
+  ended(request: WatchedRequest, ending: RequestEnding): void;
+}
+
+/** Trace of one request. A class: closures for each request would cost more. */
+class LogTrace implements RequestTrace {
+  readonly #log: TraceLog;
+  readonly #request: WatchedRequest;
+
+  constructor(log: TraceLog, request: WatchedRequest) {
+    this.#log = log;
+    this.#request = request;
+  }
+
+  named(model: string): void {
+    this.#log.named(this.#request, model);
+  }
+
+  identified(id: string): void {
+    this.#log.identified(this.#request, id);
+  }
+
+  shown(asked: GenerationRequest, sink: GenerationSink): GenerationSink {
+    return this.#log.shown(this.#request, asked, sink);
+  }
+
+  ended(ending: RequestEnding): void {
+    this.#log.ended(this.#request, ending);
+  }
 }
 
 /**
@@ -44,16 +79,30 @@ export interface RequestTrace {
 export class RequestLog {
   readonly #clock: Clock;
   readonly #hours: Hours;
-  /** Requests under way, the oldest first. */
-  readonly #open = new Set<WatchedRequest>(); // bounded by the requests in flight
+  /** Requests under way by their number, the oldest first. */
+  readonly #open = new Map<number, WatchedRequest>(); // bounded by the requests in flight
   readonly #ring: (WatchedRequest | undefined)[];
   #endings = 0;
-  /** Requests under way by the key of their id. */
+  /** Requests under way by their own id, without the number of a prompt. */
   readonly #running = new Map<string, WatchedRequest>(); // bounded by the requests in flight
-  readonly #runningOf = new Map<string, number>(); // by model: those with requests in flight
+  /** Numbers of requests under way by model, as they were at `#countedVersion`. Only viewers have them counted. */
+  #counts: ReadonlyMap<string, number> = new Map();
+  #countedVersion = 0;
   #added = 0;
   #version = 0;
-
+  readonly #traceLog: TraceLog = {
+    named: (request, model) => {
+      request.model = model;
+      this.#changed(request);
+    },
+    identified: (request, id) => {
+      request.identified(id, this.#clock.nowMs());
+      this.#running.set(ownIdOf(id), request);
+      this.#changed(request);
+    },
+    shown: ({ number }, asked, sink) => (this.#texts === undefined ? sink : shown(this.#texts, number, asked, sink)),
+    ended: (request, ending) => this.#ended(request, ending),
+  };
   /** Texts by the number of their request; undefined = none are kept. */
   readonly #texts: BoundedMap<number, ShownText> | undefined;
 
@@ -80,34 +129,20 @@ export class RequestLog {
 
   /** Returns the number of requests under way. @param model primary name; undefined = of all models */
   running(model?: string): number {
-    if (model !== undefined) return this.#runningOf.get(model) ?? 0;
-    let sum = 0;
-    for (const count of this.#runningOf.values()) sum += count;
-    return sum;
+    if (model === undefined) return this.#open.size;
+    if (this.#countedVersion !== this.#version) {
+      this.#countedVersion = this.#version;
+      this.#counts = countByModel(this.#open.values());
+    }
+    return this.#counts.get(model) ?? 0;
   }
 
   /** Follows a request that has just come. */
   began(arrival: RequestArrival): RequestTrace {
     const request = new WatchedRequest(this.#added++, arrival, this.#clock.nowMs());
-    this.#open.add(request);
-    this.#count('', 1);
+    this.#open.set(request.number, request);
     this.#changed(request);
-    const texts = this.#texts;
-    return {
-      ...(texts && { shown: (asked, sink) => shown(texts, request.number, asked, sink) }),
-      named: (model) => {
-        this.#count(request.model, -1);
-        request.model = model;
-        this.#count(model, 1);
-        this.#changed(request);
-      },
-      identified: (id) => {
-        request.identified(id, this.#clock.nowMs());
-        this.#running.set(keyOf(id), request);
-        this.#changed(request);
-      },
-      ended: (ending) => this.#ended(request, ending),
-    };
+    return new LogTrace(this.#traceLog, request);
   }
 
   /** Hears to which workers the requests go. */
@@ -172,18 +207,18 @@ export class RequestLog {
   }
 
   *#all(): Generator<WatchedRequest> {
-    yield* this.#open;
+    yield* this.#open.values();
     for (const request of this.#ring) if (request !== undefined) yield request;
   }
 
   #ended(request: WatchedRequest, ending: RequestEnding): void {
     request.ended(ending);
-    this.#open.delete(request);
+    this.#open.delete(request.number);
     this.#ring[this.#endings++ % this.#ring.length] = request;
-    if (request.id !== undefined && this.#running.get(keyOf(request.id)) === request) {
-      this.#running.delete(keyOf(request.id));
+    if (request.id !== undefined) {
+      const id = ownIdOf(request.id);
+      if (this.#running.get(id) === request) this.#running.delete(id);
     }
-    this.#count(request.model, -1);
     this.#changed(request);
     const { ttftMs, totalMs, outputTokens, promptTokens, cachedTokens } = ending;
     const hasGaps = ttftMs !== undefined && outputTokens !== undefined && outputTokens > 1;
@@ -198,7 +233,7 @@ export class RequestLog {
   }
 
   #at(requestId: string, change: (request: WatchedRequest) => void): void {
-    const request = this.#running.get(keyOf(requestId));
+    const request = this.#running.get(ownIdOf(requestId));
     if (request === undefined) return;
     change(request);
     this.#changed(request);
@@ -206,12 +241,6 @@ export class RequestLog {
 
   #changed(request: WatchedRequest): void {
     request.version = ++this.#version;
-  }
-
-  #count(model: string, change: 1 | -1): void {
-    const count = (this.#runningOf.get(model) ?? 0) + change;
-    if (count === 0) this.#runningOf.delete(model);
-    else this.#runningOf.set(model, count);
   }
 }
 
@@ -244,6 +273,24 @@ export function newest(requests: Iterable<WatchedRequest>, most: number): readon
   }
   sort();
   return found;
+}
+
+function countByModel(requests: Iterable<WatchedRequest>): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { model } of requests) counts.set(model, (counts.get(model) ?? 0) + 1);
+  return counts;
+}
+
+/** Length of a UUID without dashes: the first character behind it begins the number of a prompt. */
+const UUID_LENGTH = 32;
+
+/**
+ * Returns the id of a request without the number of one of its prompts. It takes ids as the pipeline has them: a UUID,
+ * perhaps with a number. Each event of a request passes here, so it is cheaper than `keyOf`.
+ */
+function ownIdOf(id: string): string {
+  const end = id.indexOf('-', UUID_LENGTH);
+  return end === -1 ? id : id.slice(0, end);
 }
 
 /** Returns the key that the id of a request shares with those of its prompts, if it has several. */

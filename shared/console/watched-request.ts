@@ -6,6 +6,8 @@ const STEPS_MAX = 16;
 
 type Sent = Parameters<RequestObserver['sent']>[0];
 type Moved = Parameters<RequestObserver['moved']>[0];
+const NONE: readonly never[] = [];
+
 type Stage = ConsoleRequestDetail['stages'][number];
 
 /** Facts that are known when a request comes. */
@@ -42,8 +44,9 @@ export class WatchedRequest {
   readonly #startedMs: number;
   #identifiedMs: number | undefined;
   #ending: RequestEnding | undefined;
-  readonly #attempts: { readonly atMs: number; readonly sent: Sent }[] = []; // at most STEPS_MAX
-  readonly #moves: { readonly atMs: number; readonly moved: Moved }[] = []; // at most STEPS_MAX
+  /** At most STEPS_MAX. Most requests have one: an array that grows by `push` would take the room of many. */
+  #attempts: readonly { readonly atMs: number; readonly sent: Sent }[] = NONE;
+  #moves: readonly { readonly atMs: number; readonly moved: Moved }[] = NONE; // at most STEPS_MAX
 
   /** @param startedMs time on the clock of the log */
   constructor(number: number, arrival: RequestArrival, startedMs: number) {
@@ -81,11 +84,14 @@ export class WatchedRequest {
   }
 
   sent(sent: Sent, nowMs: number): void {
-    if (this.#attempts.length < STEPS_MAX) this.#attempts.push({ atMs: nowMs - this.#startedMs, sent });
+    if (this.#attempts.length >= STEPS_MAX) return;
+    const attempt = { atMs: nowMs - this.#startedMs, sent };
+    this.#attempts = this.#attempts.length === 0 ? [attempt] : [...this.#attempts, attempt];
   }
 
   moved(moved: Moved, nowMs: number): void {
-    if (this.#moves.length < STEPS_MAX) this.#moves.push({ atMs: nowMs - this.#startedMs, moved });
+    if (this.#moves.length >= STEPS_MAX) return;
+    this.#moves = [...this.#moves, { atMs: nowMs - this.#startedMs, moved }];
   }
 
   ended(ending: RequestEnding): void {

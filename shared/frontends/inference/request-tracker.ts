@@ -180,7 +180,7 @@ export class RequestTracker<
 
   /** Returns the sink that the answer goes to: one that also shows it to operators, if they may see answers. */
   shown(request: GenerationRequest, sink: GenerationSink): GenerationSink {
-    return this.#trace?.shown?.(request, sink) ?? sink;
+    return this.#trace?.shown(request, sink) ?? sink;
   }
 
   /** Returns a sink that counts what `sink` keeps until the answer is whole. @throws ServeError `server_overloaded` */

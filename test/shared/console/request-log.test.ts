@@ -73,6 +73,33 @@ describe('the requests that a console remembers', () => {
     expect(log.find('20261129')?.number).toBe(0);
   });
 
+  it.each([
+    ['with dashes', `${UUID}5`],
+    ['without dashes', `${UUID}5`.replaceAll('-', '')],
+  ])('hear of all prompts of a batch whose id is a UUID %s', (_form, id) => {
+    const { console, begin, log } = bed();
+    const trace = begin({ id: `${id}-0` });
+    const attempt = { model: 'm', prefillWorkerId: undefined, dpRank: 0, promptTokens: 1, cachedTokens: 0, attempt: 1 };
+    for (let at = 0; at < 20; at++) console.observer.sent({ ...attempt, requestId: `${id}-${at}`, workerId: `w${at}` });
+    const workers = log
+      .find('0')!
+      .detail()
+      .attempts.map(({ worker }) => worker);
+    expect(workers).toEqual(Array.from({ length: 16 }, (_, at) => `w${at}`));
+    trace.ended(GOOD);
+    console.observer.sent({ ...attempt, requestId: id, workerId: 'late' });
+    expect(log.find('0')!.row().worker).toBe('a1');
+    expect(log.find('0')!.detail().attempts).toHaveLength(16);
+  });
+
+  it('are counted by model while they run', () => {
+    const { begin, log } = bed();
+    const [one] = [begin({ model: 'a' }), begin({ model: 'a' }), begin({ model: 'b' })];
+    expect([log.running(), log.running('a'), log.running('b'), log.running('c')]).toEqual([3, 2, 1, 0]);
+    one?.ended(GOOD);
+    expect([log.running(), log.running('a')]).toEqual([2, 1]);
+  });
+
   it('have stages that the first token and the moves divide', async () => {
     const { clock, console, begin, log } = bed();
     const trace = begin({ id: `${UUID}4` });

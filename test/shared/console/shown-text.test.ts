@@ -28,7 +28,7 @@ function bed(showsPrompts = true) {
     const trace = console.log.began({ endpoint: 'chat', xRequestId: 'x', key: undefined, receivedMs: 0 });
     const ask = (prompt: PromptInput, body?: Readonly<Record<string, unknown>>) => {
       const { heard, sink } = recorder();
-      return { heard, sink: trace.shown?.({ prompt, body } as GenerationRequest, sink) ?? sink };
+      return { heard, client: sink, sink: trace.shown({ prompt, body } as GenerationRequest, sink) };
     };
     return { ask, trace };
   };
@@ -41,7 +41,8 @@ const said = (text: string) => ({ role: 'user', text, is_cut: false });
 describe('the texts that the console keeps of a request', () => {
   it('exist only if a setting asks for them', () => {
     const { begin, textOf } = bed(false);
-    expect(begin().trace.shown).toBeUndefined();
+    const { client, sink } = begin().ask(chat('Hello'));
+    expect(sink).toBe(client);
     expect(textOf()).toEqual({ text: null, no_text: expect.stringContaining('--console-show-prompts') });
   });
 
