@@ -15,6 +15,8 @@ export interface RoutableWorker {
   readonly totalKvBlocks?: number | undefined;
   /** Tokens that the engine takes in one pass. Absent = unknown. */
   readonly maxNumBatchedTokens?: number | undefined;
+  /** Requests that the engine runs at once on each rank. Absent = unknown. */
+  readonly maxNumSeqs?: number | undefined;
   /** Adapters that the worker has loaded. Absent = unknown. */
   readonly loraNames?: readonly string[] | undefined;
   /** Name that outlives the process (`DYN_STABLE_ROUTING_ID`). Absent = only its id. */

@@ -149,6 +149,7 @@ export class KvRouting implements Routing {
       peers: this.#replicas,
       ...(settings.routerReplicaSync && {
         shareFor: (pool: WorkerPool, ranks: RankTable) => this.#shareFor(pool, ranks),
+        peerLagMs: () => this.#replicas?.lagMs,
       }),
       observer: { pool: (pool) => this.#fedOf(pool).metrics, requests: routerMetrics },
     });

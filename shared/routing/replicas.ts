@@ -134,6 +134,12 @@ export class Replicas implements PeerTeller {
     this.#loads = new PeerLoads({ ...deps, metrics: deps.routerMetrics });
   }
 
+  /** Milliseconds from a booking until other routers hear of it, in the slowest component; undefined without one. */
+  get lagMs(): number | undefined {
+    const lags = [...this.#components.values()].flatMap(({ lagMs }) => lagMs ?? []);
+    return lags.length === 0 ? undefined : Math.max(...lags);
+  }
+
   /** Sets the present models. */
   follow(models: readonly RoutableModel[]): void {
     const places = new Map<string, ComponentLink>();
@@ -244,6 +250,10 @@ class ComponentLink {
 
   get peerBookings(): ReadonlyMap<string, number> {
     return this.#sync?.peerBookings ?? NO_BOOKINGS;
+  }
+
+  get lagMs(): number | undefined {
+    return this.#sync?.lagMs;
   }
 
   tell(pool: WorkerPool, { requestId, workerId, dpRank }: Decision, change: ActiveSequenceChange): void {

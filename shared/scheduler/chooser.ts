@@ -9,14 +9,16 @@ import {
   type CostInputs,
   type DynamoWeights,
   fillDynamoCosts,
-  fillStatorCosts,
   type ReplicaShare,
   UNCACHED_WEIGHT,
 } from './cost.ts';
 import { fillEligible, taintFactor } from './eligibility.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import { asksForDynamo, weightsFor } from './kv-config-sources.ts';
-import type { ActiveLoad, PrefillPace } from './load/active-load.ts';
+import type { ActiveLoad } from './load/active-load.ts';
+import type { RankSpeeds } from './load/rank-speeds.ts';
+import type { UnseenLoad } from './load/unseen-load.ts';
+import { addShareCosts, addUnseenCosts, fillStatorCosts } from './stator-cost.ts';
 import type { DecisionReason, SchedulingRequest } from './types.ts';
 import type { WorkerSet } from './worker-set.ts';
 
@@ -30,8 +32,9 @@ export interface ChooserOptions {
   readonly isDecodePool: boolean;
   readonly workers: WorkerSet;
   readonly load: ActiveLoad;
-  readonly pace: PrefillPace;
+  readonly pace: RankSpeeds;
   readonly share: ReplicaShare | undefined;
+  readonly unseen: UnseenLoad;
 }
 
 /** A request with the weights that it sets, on top of those of the router. */
@@ -101,10 +104,24 @@ export class Chooser {
     const { request, weights } = weighed;
     const inputs = this.#inputsOf(weighed);
     if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weights);
-    else fillStatorCosts(this.candidates, inputs, weights, this.#options.share);
+    else this.#fillStator(weighed, inputs);
     this.#applyPreferences(request);
     this.#favourHome(weighed);
     return this.#select(request, weights.routerTemperature, inputs);
+  }
+
+  #fillStator({ request, weights }: WeighedRequest, inputs: CostInputs): void {
+    const { load, pace: speeds, workers, share, unseen, random } = this.#options;
+    const { contextTokens } = load;
+    const { requestsMax } = workers;
+    const { promptTokens, expectedOutputTokens } = request;
+    const facts = { contextTokens, requestsMax, expectedOutputTokens, speeds };
+    fillStatorCosts(this.candidates, inputs, facts, weights);
+    if (share === undefined || share.routers === 1) return;
+    addShareCosts(this.candidates, promptTokens, speeds.msPerToken, share);
+    const { prefillTokens, count } = this.candidates;
+    if (share.routers < count) return; // their shares keep them apart
+    if (unseen.draw(prefillTokens, count, random)) addUnseenCosts(this.candidates, speeds, unseen.tokens);
   }
 
   #inputsOf({ request, weights }: WeighedRequest): CostInputs {
@@ -130,7 +147,7 @@ export class Chooser {
     if (costModel === 'dynamo') return load.prefillTokensAt(rank, nowMs);
     const sum = load.prefillSum[rank] as number;
     if (sum === 0) return 0;
-    const done = (nowMs - (load.oldestSinceMs[rank] as number)) / pace.msPerToken;
+    const done = (nowMs - (load.oldestSinceMs[rank] as number)) / pace.msPerTokenOf(rank);
     return sum - Math.min(done, load.oldestTokens[rank] as number);
   }
 
@@ -181,7 +198,7 @@ export class Chooser {
    */
   #favourHome({ request: { home }, weights, costModel }: WeighedRequest): void {
     if (home === undefined) return;
-    const { ranks: table, blockSizeTokens } = this.#options;
+    const { ranks: table, blockSizeTokens, pace } = this.#options;
     const { ranks, costs, count } = this.candidates;
     let [at, heaviest] = [0, -1];
     for (let candidate = 0; candidate < count; candidate++) {
@@ -189,7 +206,8 @@ export class Chooser {
       const weight = weightOf(home.key, seedOf(`${table.workerIdOf(rank)}/${table.dpRankOf(rank)}`));
       if (weight > heaviest) [at, heaviest] = [candidate, weight];
     }
-    const saved = costModel === 'dynamo' ? weights.prefillLoadScale / blockSizeTokens : UNCACHED_WEIGHT;
+    const saved =
+      costModel === 'dynamo' ? weights.prefillLoadScale / blockSizeTokens : UNCACHED_WEIGHT * pace.msPerToken;
     costs[at]! -= saved * home.tokens;
   }
 

@@ -74,6 +74,8 @@ export class Candidates {
   prefillTokens: Float64Array<ArrayBuffer> = new Float64Array(64);
   /** Prompt tokens that each candidate has cached, in all tiers. */
   cachedTokens: Float64Array<ArrayBuffer> = new Float64Array(64);
+  /** Parts of each cost, as many for each candidate as the formula has; only if it computes them (`termsFor`). */
+  terms: Float64Array<ArrayBuffer> = new Float64Array(0);
   count = 0;
 
   reserve(count: number): void {
@@ -82,6 +84,12 @@ export class Candidates {
     this.costs = roomy(this.costs, count);
     this.prefillTokens = roomy(this.prefillTokens, count);
     this.cachedTokens = roomy(this.cachedTokens, count);
+  }
+
+  /** Returns `terms` with room for `size` parts of the cost of each candidate. */
+  termsFor(size: number): Float64Array {
+    this.terms = roomy(this.terms, size * this.count);
+    return this.terms;
   }
 
   add(rank: number): void {
@@ -194,53 +202,22 @@ function leastOf(values: Float64Array, count: number): number {
  */
 export const UNCACHED_WEIGHT = 2;
 const UNCACHED_WEIGHT_BUSY = 4;
-/** Weight of a token in the context of running requests, relative to a token that waits for prefill. */
-const DECODE_WEIGHT = 0.003;
 /**
  * Cost of joining a rank in the middle of a prefill, in tokens: twice the fixed cost of a pass. The request waits for
  * the end of that pass and shares the next one.
  */
-const SHARED_PASS_TOKENS = 2000;
-/**
- * Extra cost of a rank outside this router's share (`ReplicaShare`): as much as 750 tokens to compute in a busy pool.
- * It is less than a good cache hit, but more than the small differences that would send every router to the same rank.
- */
-const OTHERS_SHARE_COST = 3000;
-/**
- * Bound of that extra cost for a short prompt, as a share of the cost of computing the whole prompt. With it a full
- * cache hit outweighs the extra cost.
- */
-const OTHERS_SHARE_MAX = 0.5;
-
+export const SHARED_PASS_TOKENS = 2000;
 /** Says which of several equally good ranks this router prefers, if several routers place requests in one pool. */
 export interface ReplicaShare {
   /** Whether the rank belongs to this router. Every rank belongs to one of the live routers. */
   isOwn(rank: number): boolean;
-}
-
-/**
- * Parts of one cost, in prompt tokens; lower is better. They are Dynamo's formula and three additions. The weight of
- * uncached tokens follows how busy the pool is. A rank that prefills costs the pass that is shared. Routers that place
- * requests in the same instant do not know of each other's requests, so each prefers its share of the ranks.
- */
-export interface StatorTerms {
-  readonly backlog: number;
-  readonly uncached: number;
-  readonly decode: number;
-  readonly share: number;
+  /** Number of routers that place requests in the pool, this one included. */
+  readonly routers: number;
 }
 
 /** Returns the weight of an uncached token in a pool where `busy` of `count` ranks prefill. */
 export function uncachedWeight(busy: number, count: number): number {
   return UNCACHED_WEIGHT + (UNCACHED_WEIGHT_BUSY - UNCACHED_WEIGHT) * Math.sqrt(count === 0 ? 0 : busy / count);
-}
-
-/**
- * Returns the extra cost of a rank outside this router's share, for a prompt of `promptTokens` and uncached tokens of
- * `weight`.
- */
-export function othersShareCost(promptTokens: number, weight: number): number {
-  return Math.min(OTHERS_SHARE_COST, OTHERS_SHARE_MAX * weight * promptTokens);
 }
 
 /**
@@ -252,55 +229,4 @@ export const SHORT_BACKLOG_TOKENS = 2000;
 /** Returns the prompt tokens that a rank would compute: at least the last one, which gives the first output. */
 export function uncachedTokens(promptTokens: number, cachedTokens: number): number {
   return promptTokens - Math.min(Math.max(0, promptTokens - 1), cachedTokens);
-}
-
-function withSharedPass(backlog: number): number {
-  return backlog === 0 ? 0 : backlog + SHARED_PASS_TOKENS;
-}
-
-/** Fills `candidates.costs` from the backlogs in `candidates.prefillTokens`. Fills `candidates.cachedTokens`, too. */
-export function fillStatorCosts(
-  candidates: Candidates,
-  inputs: CostInputs,
-  weights: TierWeights,
-  share: ReplicaShare | undefined,
-): void {
-  const { count, ranks, costs, prefillTokens, cachedTokens } = candidates;
-  const { blockSizeTokens, promptTokens, hashedBlocks, activeBlocks, sharedDepths } = inputs;
-  const { device, host, disk } = inputs.overlaps;
-  const { hostCacheHitWeight, diskCacheHitWeight } = weights;
-  const decodeWeight = DECODE_WEIGHT * blockSizeTokens;
-  let busy = 0;
-  for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
-  const weight = uncachedWeight(busy, count);
-  const othersCost = othersShareCost(promptTokens, weight);
-  for (let at = 0; at < count; at++) {
-    const rank = ranks[at] as number;
-    const blocks =
-      (device[rank] as number) +
-      hostCacheHitWeight * (host[rank] as number) +
-      diskCacheHitWeight * (disk[rank] as number);
-    const cached = Math.round(blocks * blockSizeTokens);
-    cachedTokens[at] = cached;
-    const decodeBlocks = (activeBlocks[rank] as number) + Math.max(0, hashedBlocks - (sharedDepths[rank] as number));
-    costs[at] =
-      withSharedPass(prefillTokens[at] as number) +
-      weight * uncachedTokens(promptTokens, cached) +
-      decodeWeight * decodeBlocks +
-      (share === undefined || share.isOwn(rank) ? 0 : othersCost);
-  }
-}
-
-/** Returns the parts of one candidate's cost, for an explanation to operators. `weight` is that of the decision. */
-export function statorTerms(
-  row: Pick<CandidateRow, 'prefillTokens' | 'activeBlocks' | 'addedBlocks'> & { readonly cachedTokens: number },
-  { blockSizeTokens, promptTokens }: PromptFacts,
-  { weight, isOwn }: { readonly weight: number; readonly isOwn: boolean },
-): StatorTerms {
-  return {
-    backlog: withSharedPass(row.prefillTokens),
-    uncached: weight * uncachedTokens(promptTokens, row.cachedTokens),
-    decode: DECODE_WEIGHT * blockSizeTokens * (row.activeBlocks + row.addedBlocks),
-    share: isOwn ? 0 : othersShareCost(promptTokens, weight),
-  };
 }

@@ -65,7 +65,7 @@ export class Decider {
   /** Returns the explanation of what `decide` would choose now among the chooser's candidates. Books nothing. */
   explain(weighed: WeighedRequest): ExplanationRecord {
     const record = recordOf(recorded(weighed, this.#chooser.choose(weighed), 0), this.#chooser.candidates);
-    return explanationOf(record, this.#options.ranks, this.#options.share);
+    return explanationOf(record, this.#options.ranks);
   }
 
   /** Returns the explanation for a request that no worker can take. */
@@ -91,7 +91,7 @@ export class Decider {
   explained(requestId: string): ExplanationRecord | undefined {
     const record = this.#log.find(requestId);
     if (record === undefined) return undefined;
-    return explanationOf(record, this.#options.ranks, this.#options.share);
+    return explanationOf(record, this.#options.ranks);
   }
 
   #describe(weighed: WeighedRequest, { at, reason }: Choice, waitedMs: number): Decision {

@@ -3,16 +3,13 @@ import {
   type CandidateRow,
   type Candidates,
   type CostInputs,
-  cachedTokensOf,
   type DynamoWeights,
   dynamoTerms,
   hitsBeyond,
-  type ReplicaShare,
-  statorTerms,
-  uncachedWeight,
 } from './cost.ts';
 import type { CandidateRecord, ExplanationRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
+import { STATOR_TERMS, type StatorTerms, TERM_COUNT } from './stator-cost.ts';
 import type { DecisionReason } from './types.ts';
 
 /** The inputs of a decision, as numbers. `explanationOf` makes it readable. */
@@ -29,7 +26,10 @@ export interface DecisionRecord {
   readonly chosenAt: number;
   readonly reason: DecisionReason;
   readonly count: number;
-  /** `COLUMNS` numbers for each candidate, see `readRow`. The array is reused, so it may be longer. */
+  /**
+   * `COLUMNS` numbers for each candidate, see `readRow`, and behind those of all candidates the terms of the cost model
+   * `stator`. The array is reused, so it may be longer.
+   */
   readonly columns: Float64Array;
 }
 
@@ -62,9 +62,9 @@ const FIELDS = [
 ] as const satisfies readonly (keyof RecordedCandidate)[];
 const COLUMNS = FIELDS.length;
 /**
- * Bound of the candidates kept in all records together, 10 MiB: 1,000 decisions among up to 131 workers, 256 among 512.
+ * Bound of the candidates kept in all records together, 9 MiB: 1,000 decisions among up to 65 workers, 128 among 512.
  */
-const CANDIDATES_MAX = 131_072;
+const CANDIDATES_MAX = 65_536;
 /** Numbers allocated at once for many records: 32 KiB. */
 const SLAB_NUMBERS = 4096;
 
@@ -99,8 +99,9 @@ export class DecisionLog {
     const { count } = candidates;
     const freed = this.#makeRoom(count);
     this.#candidates += count;
-    const hasColumns = freed !== undefined && freed.columns.length >= COLUMNS * count;
-    const columns = hasColumns ? freed.columns : this.#newColumns(COLUMNS * count);
+    const length = numbersOf(choice, count);
+    const hasColumns = freed !== undefined && freed.columns.length >= length;
+    const columns = hasColumns ? freed.columns : this.#newColumns(length);
     const at = this.#added++ % this.#decisionsMax;
     this.#records[at] = writeRecord(freed ?? ({} as WritableRecord), choice, candidates, columns);
   }
@@ -146,9 +147,14 @@ export class DecisionLog {
   }
 }
 
+/** Returns how many numbers a record of `count` candidates needs. */
+function numbersOf({ costModel }: Pick<RecordedChoice, 'costModel'>, count: number): number {
+  return (costModel === 'stator' ? COLUMNS + TERM_COUNT : COLUMNS) * count;
+}
+
 /** Returns a record of the candidates as they are after `Chooser.choose`. */
 export function recordOf(choice: RecordedChoice, candidates: Candidates): DecisionRecord {
-  return writeRecord({} as WritableRecord, choice, candidates, new Float64Array(COLUMNS * candidates.count));
+  return writeRecord({} as WritableRecord, choice, candidates, new Float64Array(numbersOf(choice, candidates.count)));
 }
 
 /** Writes every field of `record`, which may be empty or an older record. */
@@ -171,6 +177,9 @@ function writeRecord(
   record.count = candidates.count;
   record.columns = columns;
   writeRows(columns, candidates, inputs);
+  if (choice.costModel === 'stator') {
+    columns.set(candidates.terms.subarray(0, TERM_COUNT * candidates.count), COLUMNS * candidates.count);
+  }
   return record;
 }
 
@@ -201,18 +210,21 @@ export function readRow({ columns }: DecisionRecord, at: number): RecordedCandid
   return Object.fromEntries(row) as RecordedCandidate;
 }
 
+function readStatorTerms({ columns, count }: DecisionRecord, at: number): StatorTerms {
+  const first = COLUMNS * count + TERM_COUNT * at;
+  return Object.fromEntries(STATOR_TERMS.map((name, term) => [name, columns[first + term]])) as StatorTerms;
+}
+
 /** Returns a record in the form that operators read: candidates cheapest first, each with the parts of its cost. */
 export function explanationOf(
   record: DecisionRecord,
   ranks: Pick<RankTable, 'workerIdOf' | 'dpRankOf'>,
-  share?: ReplicaShare,
 ): ExplanationRecord {
   const rows = Array.from({ length: record.count }, (_, at) => readRow(record, at));
   const chosen = rows[record.chosenAt];
-  const pool: PoolFacts = {
-    leastTokens: Math.min(...rows.map(({ prefillTokens }) => prefillTokens)),
-    weight: uncachedWeight(rows.filter(({ prefillTokens }) => prefillTokens > 0).length, rows.length),
-  };
+  const leastTokens = Math.min(...rows.map(({ prefillTokens }) => prefillTokens));
+  const termsOf = (row: RecordedCandidate, at: number) =>
+    record.costModel === 'dynamo' ? dynamoTerms(row, record, leastTokens, record.weights) : readStatorTerms(record, at);
   const nameOf = ({ rank }: RecordedCandidate) => ({
     worker_id: ranks.workerIdOf(rank) ?? 'gone',
     dp_rank: ranks.dpRankOf(rank),
@@ -227,33 +239,16 @@ export function explanationOf(
     chosen: chosen === undefined ? null : { ...nameOf(chosen), reason: record.reason },
     failure: null,
     candidates: rows
-      .map((row) => ({ ...nameOf(row), ...describe(row, record, pool, share?.isOwn(row.rank) ?? true) }))
+      .map((row, at) => ({ ...nameOf(row), ...describe(row, { ...termsOf(row, at) }) }))
       .sort((a, b) => a.cost - b.cost),
   };
 }
 
-/** Facts about all candidates that the cost of each depends on. */
-interface PoolFacts {
-  readonly leastTokens: number;
-  /** Weight of an uncached token in the cost model `stator`. */
-  readonly weight: number;
-}
-
 function describe(
   row: RecordedCandidate,
-  record: DecisionRecord,
-  { leastTokens, weight }: PoolFacts,
-  isOwn: boolean,
+  terms: Readonly<Record<string, number>>,
 ): Omit<CandidateRecord, 'worker_id' | 'dp_rank'> {
-  const { weights } = record;
-  const terms =
-    record.costModel === 'dynamo'
-      ? dynamoTerms(row, record, leastTokens, weights)
-      : statorTerms({ ...row, cachedTokens: cachedTokensOf(row, record, weights) }, record, { weight, isOwn });
-  const sum =
-    'backlog' in terms
-      ? terms.backlog + terms.uncached + terms.decode + terms.share
-      : terms.prefill + terms.decode + terms.requests;
+  const sum = Object.values(terms).reduce((total, part) => total + part, 0);
   return {
     cost: row.cost,
     overlap: { device: row.deviceBlocks, host_pinned: row.hostBlocks, disk: row.diskBlocks, shared: row.sharedBlocks },
@@ -263,11 +258,7 @@ function describe(
       added_blocks: row.addedBlocks,
       requests: row.activeRequests,
     },
-    terms: Object.fromEntries(Object.entries(terms).map(([name, part]) => [toSnakeCase(name), part])),
+    terms,
     factor: sum === 0 ? 1 : row.cost / sum,
   };
-}
-
-function toSnakeCase(name: string): string {
-  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

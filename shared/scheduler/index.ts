@@ -2,7 +2,7 @@
  * @module scheduler Chooses the worker of a request: `SimpleRouter` for the modes that do not look at caches,
  * `KvRouter` for mode `kv`, with eligibility, cost, load and the queue of requests for busy workers.
  */
-export { SHORT_BACKLOG_TOKENS, statorTerms, uncachedTokens, uncachedWeight } from './cost.ts';
+export { SHARED_PASS_TOKENS, SHORT_BACKLOG_TOKENS, uncachedTokens, uncachedWeight } from './cost.ts';
 export {
   BYPASS_ANNOTATION,
   bootstrapRoom,

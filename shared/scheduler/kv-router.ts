@@ -48,6 +48,8 @@ export interface KvRouterOptions {
   readonly observer?: KvRouterObserver | undefined;
   /** Returns the ranks of a worker set that this router prefers among equals. @default this router is the only one */
   readonly shareFor?: (pool: WorkerPool, ranks: RankTable) => ReplicaShare;
+  /** Returns the milliseconds from a booking of another router until this one hears of it. @default 5 */
+  readonly peerLagMs?: (() => number | undefined) | undefined;
   /** Tells other routers about the bookings of this one. @default it tells none */
   readonly peers?: PeerTeller | undefined;
 }
@@ -241,7 +243,8 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 
   #makePool(pool: WorkerPool): LivePool<Worker> {
-    const { clock, random, observer, policies, sessionAffinity, prefillDuration, indexFor, shareFor } = this.#options;
+    const { clock, random, observer, policies, sessionAffinity, prefillDuration, indexFor, shareFor, peerLagMs } =
+      this.#options;
     const config = poolConfig(pool.role, this.#options.config);
     const ranks = new RankTable();
     const index = config.overlapScoreCredit === 0 ? undefined : indexFor?.(pool, ranks);
@@ -257,6 +260,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       prefillDuration,
       observer: observer?.pool(pool),
       share: shareFor?.(pool, ranks),
+      peerLagMs,
     });
     const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
     const recheck = clock.every(scheduler.recheckMs, () => scheduler.tick());
@@ -394,7 +398,7 @@ class KvReservation<Worker extends RoutableWorker> implements Reservation<Worker
     if (this.#isReleased) return;
     this.#isReleased = true;
     const { pool, decision } = this.#booked;
-    pool.scheduler.free(decision.requestId);
+    pool.scheduler.free(decision.requestId, this.#outputTokens);
     this.#events.ended(this.#booked);
     this.#events.metrics?.ended(this.#outputTokens);
   }

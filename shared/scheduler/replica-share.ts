@@ -33,6 +33,10 @@ export class RendezvousShare implements ReplicaShare {
     this.#workers = [];
   }
 
+  get routers(): number {
+    return this.#routers.length;
+  }
+
   isOwn(rank: number): boolean {
     if (this.#routers.length === 1) return true;
     const worker = this.#ranks.workerIdOf(rank);

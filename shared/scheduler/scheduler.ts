@@ -8,7 +8,9 @@ import { cachedTokensOf, type ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
 import type { ExplanationRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
-import { ActiveLoad, PrefillPace } from './load/active-load.ts';
+import { ActiveLoad } from './load/active-load.ts';
+import { RankSpeeds } from './load/rank-speeds.ts';
+import { UnseenLoad } from './load/unseen-load.ts';
 import type { Waiting } from './queue/class-queue.ts';
 import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
 import { RequestQueue } from './queue/request-queue.ts';
@@ -45,6 +47,8 @@ export interface SchedulerOptions {
    * the only router
    */
   readonly share?: ReplicaShare | undefined;
+  /** Returns the milliseconds from a booking of another router until `book` hears of it. @default 5 */
+  readonly peerLagMs?: (() => number | undefined) | undefined;
   /** Number of decisions kept for `explained`, 0 = none. @default 1000 */
   readonly explainedMax?: number;
   readonly observer?: SchedulerObserver | undefined;
@@ -55,6 +59,8 @@ const EXPIRY_CHECK_MS = 30_000;
 const RECHECK_MS = 60_000;
 /** Interval of checks while load shrinks with time, because the queue can open at any instant. */
 const DECAY_RECHECK_MS = 100;
+/** Time after which a booking of another router is known, if nothing has measured it. */
+const PEER_LAG_MS = 5;
 const DONE: SchedulingTicket = { isWaiting: false, position: undefined, cancel: () => {} };
 
 /**
@@ -66,7 +72,8 @@ export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #workers: WorkerSet;
   readonly #load: ActiveLoad;
-  readonly #pace = new PrefillPace();
+  readonly #pace = new RankSpeeds();
+  readonly #unseen: UnseenLoad;
   readonly #chooser: Chooser;
   readonly #decider: Decider;
   readonly #queue: RequestQueue;
@@ -80,7 +87,8 @@ export class Scheduler {
     this.#options = options;
     this.#workers = new WorkerSet(ranks);
     this.#load = new ActiveLoad(ranks.capacity, { blockSizeTokens, expiryMs: config.activeRequestExpiryMs });
-    const shared = { workers: this.#workers, load: this.#load, pace: this.#pace };
+    this.#unseen = new UnseenLoad(() => options.peerLagMs?.() ?? PEER_LAG_MS);
+    const shared = { workers: this.#workers, load: this.#load, pace: this.#pace, unseen: this.#unseen };
     const choosing = { config, blockSizeTokens, ranks, index, clock, random, isDecodePool, share, ...shared };
     this.#chooser = new Chooser(choosing);
     const { prefillDuration, observer, explainedMax = 1000, policies = singleClass(config) } = options;
@@ -96,8 +104,10 @@ export class Scheduler {
     const { ranks, index, clock } = this.#options;
     const gone = this.#workers.replace(workers);
     this.#load.reserve(ranks.capacity);
+    this.#pace.reserve(ranks.capacity);
     for (const rank of gone) {
       this.#load.freeRank(rank, clock.nowMs());
+      this.#pace.forget(rank);
       if (index === undefined) ranks.recycle(rank);
       else index.removeRank(rank);
     }
@@ -143,7 +153,8 @@ export class Scheduler {
   prefillDone(requestId: string): void {
     const end = this.#load.prefillDone(requestId, this.#options.clock.nowMs());
     if (end === undefined) return;
-    if (end.elapsedMs !== undefined) this.#pace.learn(end.tokens, end.elapsedMs);
+    if (end.elapsedMs !== undefined) this.#pace.learnPrefill(end.rank, end.tokens, end.elapsedMs);
+    this.#pace.learnFirstToken(end.sinceStartMs);
     this.#drain();
   }
 
@@ -165,9 +176,15 @@ export class Scheduler {
     return this.#load.has(requestId);
   }
 
-  /** Frees a request that left its worker for whatever reason. Idempotent. */
-  free(requestId: string): void {
-    if (!this.#load.free(requestId, this.#options.clock.nowMs())) return;
+  /**
+   * Frees a request that left its worker for whatever reason. Idempotent.
+   * @param outputTokens from which the router learns how fast the rank is; 0 = unknown
+   */
+  free(requestId: string, outputTokens = 0): void {
+    const nowMs = this.#options.clock.nowMs();
+    const span = outputTokens > 0 ? this.#load.decodeSpanOf(requestId, nowMs) : undefined;
+    if (span !== undefined) this.#pace.learnEnd(span, outputTokens);
+    if (!this.#load.free(requestId, nowMs)) return;
     this.#options.index?.freed?.(requestId);
     this.#drain();
   }
@@ -184,6 +201,7 @@ export class Scheduler {
     const prefillTokens = config.trackPrefillTokens ? uncachedTokens : 0;
     const counted = config.trackActiveBlocks ? hashes?.sequence : undefined;
     const entry = { id, rank, promptTokens, prefillTokens, prefillMs, expectedOutputTokens, hashes: counted };
+    this.#unseen.booked(uncachedTokens, clock.nowMs());
     return this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, clock.nowMs());
   }
 
@@ -290,7 +308,10 @@ export class Scheduler {
   #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {
     const decision = this.#decider.decide(weighed, waitedMs, matchMs);
     if (decision === undefined) this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
-    else outcome.decided(decision);
+    else {
+      if (this.#options.share !== undefined) this.#unseen.decided(this.#options.clock.nowMs());
+      outcome.decided(decision);
+    }
   }
 
   #reject(outcome: SchedulingOutcome, failure: RoutingFailure): SchedulingTicket {

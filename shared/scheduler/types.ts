@@ -10,7 +10,13 @@ import type { BlockHashes } from '../tokens/index.ts';
  */
 export type SchedulableWorker = Pick<
   RoutableWorker,
-  'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints' | 'totalKvBlocks' | 'maxNumBatchedTokens'
+  | 'id'
+  | 'dataParallelStartRank'
+  | 'dataParallelSize'
+  | 'taints'
+  | 'totalKvBlocks'
+  | 'maxNumBatchedTokens'
+  | 'maxNumSeqs'
 >;
 
 /** Predicts how long a worker will prefill. */

@@ -20,6 +20,7 @@ export class WorkerSet {
   #workers: readonly PooledWorker[] = [];
   #allRanks = new Uint32Array(0);
   #ofRank: (PooledWorker | undefined)[] = [];
+  #requestsMax = new Float64Array(0);
 
   constructor(ranks: RankTable) {
     this.#ranks = ranks;
@@ -43,6 +44,11 @@ export class WorkerSet {
     return this.#ofRank[rank];
   }
 
+  /** Most requests that each rank runs at once; infinity if its worker has not said how many. By rank number. */
+  get requestsMax(): Float64Array {
+    return this.#requestsMax;
+  }
+
   batchedTokensOf(rank: number): number {
     return this.#ofRank[rank]?.maxNumBatchedTokens ?? BATCHED_TOKENS_UNKNOWN;
   }
@@ -56,16 +62,19 @@ export class WorkerSet {
     this.#allRanks = Uint32Array.from(this.#workers.flatMap(({ ranks }) => ranks));
     this.#ofRank = [];
     for (const pooled of this.#workers) for (const rank of pooled.ranks) this.#ofRank[rank] = pooled;
+    this.#requestsMax = Float64Array.from(this.#ofRank, (worker) => worker?.maxNumSeqs ?? Number.POSITIVE_INFINITY);
     const gone = [...before].filter((rank) => this.#ofRank[rank] === undefined);
     for (const rank of gone) this.#ranks.drop(rank);
     return gone;
   }
 
   #pooled(worker: SchedulableWorker): PooledWorker {
-    const { id, dataParallelStartRank, dataParallelSize: length, taints, totalKvBlocks, maxNumBatchedTokens } = worker;
+    const { id, dataParallelStartRank, dataParallelSize: length, taints } = worker;
+    const { totalKvBlocks, maxNumBatchedTokens, maxNumSeqs } = worker;
     const ranks = Array.from({ length }, (_, offset) => this.#ranks.intern(id, dataParallelStartRank + offset));
     const dataParallelSize = length;
-    return { id, dataParallelStartRank, dataParallelSize, taints, totalKvBlocks, maxNumBatchedTokens, ranks };
+    const limits = { totalKvBlocks, maxNumBatchedTokens, maxNumSeqs };
+    return { id, dataParallelStartRank, dataParallelSize, taints, ...limits, ranks };
   }
 }
 

@@ -55,6 +55,7 @@ export class KvRouters implements RouterBench {
       taints: [],
       totalKvBlocks: engine.numGpuBlocks,
       maxNumBatchedTokens: engine.maxNumBatchedTokens,
+      maxNumSeqs: engine.maxNumSeqs,
     }));
     // Those that leave go everywhere before their ranks' numbers are given to others.
     const staying = workers.filter(({ id }) => this.#ranks.find(id, 0) !== undefined);
@@ -93,8 +94,8 @@ export class KvRouters implements RouterBench {
     this.#schedulers[router]!.produced(id, generated); // never sent to other replicas
   }
 
-  finished({ id, router }: SimulatedRequest): void {
-    this.#tell(router, (scheduler) => scheduler.free(id));
+  finished({ id, router, generated }: SimulatedRequest): void {
+    this.#tell(router, (scheduler, isOwn) => scheduler.free(id, isOwn ? generated : undefined));
   }
 
   kvEvents(inPool: number, events: readonly KvEvent[]): void {
@@ -122,6 +123,7 @@ export class KvRouters implements RouterBench {
       prefillDuration: options.prefillDuration,
       explainedMax: 0,
       share: this.#shareOf(router, ranks),
+      peerLagMs: () => this.#replicaSyncDelayMs,
       clock: { nowMs: () => this.#pool.nowMs },
       random: routerRandom(seed, router),
     });
@@ -174,14 +176,14 @@ export class KvRouters implements RouterBench {
   }
 
   /** Tells the request's own router at once and the others after the delay. */
-  #tell(router: number, act: (scheduler: Scheduler) => void): void {
-    act(this.#schedulers[router]!);
+  #tell(router: number, act: (scheduler: Scheduler, isOwn: boolean) => void): void {
+    act(this.#schedulers[router]!, true);
     this.#armTick(router);
     if (this.count === 1 || this.#replicaSyncDelayMs === undefined) return;
     this.#pool.after(this.#replicaSyncDelayMs, () => {
       this.#schedulers.forEach((scheduler, other) => {
         if (other === router) return;
-        act(scheduler);
+        act(scheduler, false);
         this.#armTick(other);
       });
     });

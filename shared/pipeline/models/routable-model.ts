@@ -212,6 +212,7 @@ function workerOf({ record, endpoint }: JoinedCard): Worker[] {
       hasLocalIndexer: runtime.enable_local_indexer !== false,
       totalKvBlocks: runtime.total_kv_blocks,
       maxNumBatchedTokens: runtime.max_num_batched_tokens,
+      maxNumSeqs: runtime.max_num_seqs,
       dataParallelStartRank: runtime.data_parallel_start_rank ?? 0,
       dataParallelSize: runtime.data_parallel_size ?? 1,
       deviceType: endpoint.device_type,

@@ -2,6 +2,7 @@ import { invariant } from '../../errors/index.ts';
 import { roomy } from '../../records/index.ts';
 import type { RankWeight } from '../types.ts';
 import { BlockUses } from './block-uses.ts';
+import type { DecodeSpan } from './rank-speeds.ts';
 
 export interface ActiveLoadOptions {
   readonly blockSizeTokens: number;
@@ -30,6 +31,9 @@ export interface PrefillEnd {
   readonly tokens: number;
   /** Time since the prefill became the oldest of its rank; undefined if it was not the oldest. */
   readonly elapsedMs: number | undefined;
+  readonly rank: number;
+  /** Time since the request was booked. */
+  readonly sinceStartMs: number;
 }
 
 /**
@@ -48,6 +52,10 @@ export class ActiveLoad {
   oldestSinceMs = new Float64Array(0);
   prefills = new Float64Array(0);
   requests = new Float64Array(0);
+  /** Prompt tokens of the rank's requests, shared ones counted for each. */
+  contextTokens = new Float64Array(0);
+  /** Prompt tokens of all prefills that have ended on the rank. */
+  prefilledTokens = new Float64Array(0);
   #oldestMs = new Float64Array(0);
   #unpredicted = new Float64Array(0); // prefills without a predicted length
   #blocks = new Float64Array(0);
@@ -76,6 +84,8 @@ export class ActiveLoad {
     this.oldestSinceMs = roomy(this.oldestSinceMs, capacity);
     this.prefills = roomy(this.prefills, capacity);
     this.requests = roomy(this.requests, capacity);
+    this.contextTokens = roomy(this.contextTokens, capacity);
+    this.prefilledTokens = roomy(this.prefilledTokens, capacity);
     this.#oldestMs = roomy(this.#oldestMs, capacity);
     this.#unpredicted = roomy(this.#unpredicted, capacity);
     this.#blocks = roomy(this.#blocks, capacity);
@@ -110,6 +120,7 @@ export class ActiveLoad {
     invariant(rank >= 0 && rank < this.requests.length, 'a request is booked on a rank that has its place');
     this.#byId.set(entry.id, request);
     this.requests[rank]!++;
+    this.contextTokens[rank]! += request.promptTokens;
     if (entry.hashes !== undefined) this.#addBlocks(request, entry.hashes, entry);
     request.blocksSeen = Math.ceil(entry.promptTokens / this.#blockSizeTokens);
     if (request.prefillTokens > 0) this.#addPrefill(request, nowMs);
@@ -122,7 +133,26 @@ export class ActiveLoad {
    */
   prefillDone(id: string, nowMs: number): PrefillEnd | undefined {
     const request = this.#byId.get(id);
-    return request === undefined || request.prefillTokens === 0 ? undefined : this.#endPrefill(request, nowMs);
+    if (request === undefined || request.prefillTokens === 0) return undefined;
+    const end = this.#endPrefill(request, nowMs);
+    request.firstTokenMs = nowMs;
+    request.contextAtFirst = this.contextTokens[request.rank] as number;
+    request.prefilledAtFirst = this.prefilledTokens[request.rank] as number;
+    return end;
+  }
+
+  /** Returns the time for which a request has decoded; undefined if its first token is not known. */
+  decodeSpanOf(id: string, nowMs: number): DecodeSpan | undefined {
+    const request = this.#byId.get(id);
+    if (request === undefined || Number.isNaN(request.firstTokenMs)) return undefined;
+    const { rank } = request;
+    return {
+      rank,
+      elapsedMs: nowMs - request.firstTokenMs,
+      prefilledTokens: (this.prefilledTokens[rank] as number) - request.prefilledAtFirst,
+      contextTokens: (request.contextAtFirst + (this.contextTokens[rank] as number)) / 2,
+      sinceStartMs: nowMs - request.startMs,
+    };
   }
 
   /**
@@ -157,6 +187,7 @@ export class ActiveLoad {
     this.#byId.delete(id);
     const { rank } = request;
     this.requests[rank]!--;
+    this.contextTokens[rank]! -= request.promptTokens;
     if (request.prefillTokens > 0) this.#endPrefill(request, nowMs);
     if (request.hasBlocks) this.#removeBlocks(request);
     return true;
@@ -178,6 +209,7 @@ export class ActiveLoad {
     this.#unattributed[rank] = load;
     this.requests[rank]! += (load?.requests ?? 0) - (before?.requests ?? 0);
     this.prefillSum[rank]! += (load?.prefillTokens ?? 0) - (before?.prefillTokens ?? 0);
+    this.contextTokens[rank]! += ((load?.decodeBlocks ?? 0) - (before?.decodeBlocks ?? 0)) * this.#blockSizeTokens;
     this.#unattributedBlocks[rank] = Math.round(load?.decodeBlocks ?? 0);
     this.#roundBlocks(rank);
   }
@@ -283,6 +315,7 @@ export class ActiveLoad {
     this.prefills[rank]!--;
     if (Number.isNaN(request.prefillMs)) this.#unpredicted[rank]!--;
     invariant((this.prefills[rank] as number) >= 0 && (this.#unpredicted[rank] as number) >= 0, 'a prefill ends once');
+    this.prefilledTokens[rank]! += tokens;
     request.prefillTokens = 0;
     request.older = undefined;
     request.newer = undefined;
@@ -290,7 +323,7 @@ export class ActiveLoad {
     else newer.older = older;
     if (older === undefined) this.#becomeOldest(rank, newer, nowMs);
     else older.newer = newer;
-    return { tokens, elapsedMs };
+    return { tokens, elapsedMs, rank, sinceStartMs: nowMs - request.startMs };
   }
 
   #becomeOldest(rank: number, request: ActiveRequest | undefined, nowMs: number): void {
@@ -316,6 +349,9 @@ class ActiveRequest {
   ownBlocks = 0; // that no other request can share: output, and prompts without reuse
   ownDiscount = 0;
   blocksSeen = 0;
+  firstTokenMs = Number.NaN;
+  contextAtFirst = 0;
+  prefilledAtFirst = 0;
 
   constructor(entry: LoadEntry, nowMs: number) {
     this.id = entry.id;
@@ -329,16 +365,6 @@ class ActiveRequest {
     this.newer = undefined;
   }
 }
-
-const START_MS_PER_TOKEN = 0.0207;
-
-const TOKENS_MIN = 2048;
-
-const KEPT = 0.98;
-
-const MS_PER_TOKEN_MIN = 0.005;
-
-const MS_PER_TOKEN_MAX = 0.1;
 
 /**
  * Returns the tokens of the oldest prefill that are left after `elapsedMs` of it (release 1.x): at most all, at least
@@ -359,23 +385,4 @@ export function anchoredRemainder(tokens: number, elapsedMs: number, expectedMs:
 export function spilledRemainder(sum: number, oldestTokens: number, elapsedMs: number, expectedMs: number): number {
   if (expectedMs <= 0) return Math.max(0, sum - oldestTokens);
   return Math.max(0, sum - Math.floor((oldestTokens * Math.max(0, elapsedMs)) / expectedMs));
-}
-
-/** Milliseconds that the prefill of a prompt token takes, learned from requests when they give their first token. */
-export class PrefillPace {
-  #msPerToken = START_MS_PER_TOKEN;
-
-  get msPerToken(): number {
-    return this.#msPerToken;
-  }
-
-  /**
-   * Learns from a prefill that was the oldest of its worker for `elapsedMs` and has ended. Ignores short ones, which
-   * say little.
-   */
-  learn(tokens: number, elapsedMs: number): void {
-    if (tokens <= TOKENS_MIN) return;
-    const seen = Math.min(MS_PER_TOKEN_MAX, Math.max(MS_PER_TOKEN_MIN, elapsedMs / tokens));
-    this.#msPerToken = KEPT * this.#msPerToken + (1 - KEPT) * seen;
-  }
 }

@@ -289,7 +289,7 @@ export class RequestQueue {
     let nextMs = Number.POSITIVE_INFINITY;
     for (const rank of workers.allRanks) {
       if (load.prefills[rank] !== 1) continue;
-      const lastsMs = (load.oldestTokens[rank] as number) * pace.msPerToken;
+      const lastsMs = (load.oldestTokens[rank] as number) * pace.msPerTokenOf(rank);
       const idleMs = (load.oldestSinceMs[rank] as number) + lastsMs + ROUNDING_MS;
       if (idleMs > nowMs) nextMs = Math.min(nextMs, idleMs); // a rank that is already idle has not helped
     }

@@ -1,4 +1,4 @@
-import { SHORT_BACKLOG_TOKENS, statorTerms, uncachedTokens, uncachedWeight } from '../../scheduler/index.ts';
+import { SHARED_PASS_TOKENS, SHORT_BACKLOG_TOKENS, uncachedTokens, uncachedWeight } from '../../scheduler/index.ts';
 import type { HeldPlace, HoldTerms, QuotedRank } from './claims.ts';
 
 /** A rank's quote for a prompt, and its worker. */
@@ -34,6 +34,8 @@ export interface BestQuote {
  * also keeps processes that decide in one instant, with the same quotes, from all choosing the same worker.
  */
 const AWAY_TOKENS = 3000;
+/** Weight of a token in the context of running requests, relative to a token that waits for prefill. */
+const DECODE_WEIGHT = 0.003;
 /** Backlog up to which no claim is refused, because another question takes time, too. */
 const CLAIM_SLACK_TOKENS = 1000;
 
@@ -65,8 +67,8 @@ export function placeOn(terms: HoldTerms, ranks: readonly QuotedRank[]): HeldPla
 }
 
 /**
- * Returns the best quote: the cheapest by the cost model `stator`, with a preference for the worker that hashing names.
- * A pure function of its arguments.
+ * Returns the best quote: the cheapest by backlog, tokens to compute and tokens in context. Prefers the worker that
+ * hashing names. A pure function of its arguments.
  * @param quotes at least one
  */
 export function bestQuote(prompt: PlacedPrompt, quotes: readonly RankQuote[]): BestQuote {
@@ -92,9 +94,10 @@ function costsOf(
   const busy = quotes.filter(({ prefillTokens }) => prefillTokens > 0).length;
   const weight = uncachedWeight(busy, quotes.length);
   return quotes.map(({ workerId, cachedTokens, prefillTokens, activeBlocks }) => {
-    const row = { prefillTokens, cachedTokens, activeBlocks, addedBlocks: 0 };
-    const { backlog, uncached, decode } = statorTerms(row, { blockSizeTokens, promptTokens }, { weight, isOwn: true });
-    return backlog + uncached + decode + (workerId === homeId ? 0 : awayTokens(promptTokens, weight));
+    const backlog = prefillTokens === 0 ? 0 : prefillTokens + SHARED_PASS_TOKENS;
+    const decode = DECODE_WEIGHT * blockSizeTokens * activeBlocks;
+    const away = workerId === homeId ? 0 : awayTokens(promptTokens, weight);
+    return backlog + weight * uncachedTokens(promptTokens, cachedTokens) + decode + away;
   });
 }
 

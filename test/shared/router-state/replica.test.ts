@@ -167,6 +167,24 @@ describe('telling', () => {
     expect(batches.map(({ length }) => length)).toEqual([256, 44, 1]);
     expect(clock.pendingTimers).toBe(0);
   });
+
+  it('measures how long its bookings take to arrive by those that come back to it', async () => {
+    const clock = new VirtualClock();
+    const published: unknown[] = [];
+    const publisher = { publish: (batch: unknown) => void published.push(batch) };
+    const sync = new ReplicaSync({ publisher, routerId: 'a', clock, apply: () => expect.unreachable() });
+    expect(sync.lagMs).toBe(5);
+    const added = { kind: 'added', sequenceHashes: undefined, tracksPrefillTokens: true, prefillTokens: 1 } as const;
+    const change = { ...added, expectedOutputTokens: undefined, expectedPrefillMs: undefined };
+    for (let at = 0; at < 40; at++) {
+      sync.tell({ requestId: `r${at}`, ...rank, loraName: undefined, change });
+      await clock.advance(40);
+      sync.receive(published.at(-1));
+      sync.receive(published.at(-1)); // counts once
+    }
+    expect(sync.lagMs).toBeCloseTo(40, 0);
+    sync.close();
+  });
 });
 
 it('tells routers of Dynamo in their form, from ids that are numbers', () => {

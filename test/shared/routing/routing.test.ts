@@ -450,7 +450,8 @@ describe('replicas', () => {
     const busy = new Set(taken.map(({ worker }) => worker.id));
     expect(busy.size).toBe(2);
     expect(await ours.counted(BLOCKS)).toBe(8);
-    const mine = await ours.choose();
+    // A prompt of its own: where another request computes the same prompt, a request would find it cached.
+    const mine = await ours.choose({ tokenIds: Uint32Array.from({ length: 64 }, (_, at) => 9_000_000 + at) });
     expect(busy.has(mine.worker.id)).toBe(false);
     await fleet.settle();
     expect(await theirs.counted(BLOCKS)).toBe(12);

@@ -2,9 +2,17 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { RankTable } from '../../../shared/block-index/index.ts';
 import { Overlaps } from '../../../shared/block-index/prefix-index.ts';
-import { Candidates, type CostInputs, fillDynamoCosts, fillStatorCosts } from '../../../shared/scheduler/cost.ts';
+import { Candidates, type CostInputs, fillDynamoCosts } from '../../../shared/scheduler/cost.ts';
 import { explanationOf, type RecordedChoice, recordOf } from '../../../shared/scheduler/decision-log.ts';
 import type { ExplanationRecord } from '../../../shared/scheduler/index.ts';
+import { RankSpeeds } from '../../../shared/scheduler/load/rank-speeds.ts';
+import {
+  addShareCosts,
+  addUnseenCosts,
+  fillStatorCosts,
+  STATOR_TERMS,
+  type StatorFacts,
+} from '../../../shared/scheduler/stator-cost.ts';
 
 const RANKS_MAX = 6;
 const BLOCKS_MAX = 64;
@@ -35,6 +43,9 @@ const rank = fc.record({
   activeRequests: fc.nat(100),
   sharedDepth: blocks,
   isOwn: fc.boolean(),
+  contextTokens: fc.nat(1_000_000),
+  requestsMax: fc.oneof(fc.constant(Number.POSITIVE_INFINITY), fc.integer({ min: 1, max: 100 })),
+  unseenTokens: fc.oneof(fc.constant(0), fc.nat(50_000)),
 });
 
 const decision = fc.record({
@@ -78,9 +89,8 @@ function explained(costModel: RecordedChoice['costModel'], drawn: Drawn): Explan
     activeRequests: Float64Array.from(ranks, ({ activeRequests }) => activeRequests),
     sharedDepths: Uint32Array.from(ranks, ({ sharedDepth }) => sharedDepth),
   };
-  const share = { isOwn: (at: number) => ranks[at]!.isOwn };
   if (costModel === 'dynamo') fillDynamoCosts(candidates, inputs, weights);
-  else fillStatorCosts(candidates, inputs, weights, share);
+  else fillStator(candidates, inputs, drawn);
   const choice: RecordedChoice = {
     requestId: 'r',
     blocks: prompt.hashedBlocks,
@@ -91,12 +101,30 @@ function explained(costModel: RecordedChoice['costModel'], drawn: Drawn): Explan
     reason: 'lowest-cost',
     inputs,
   };
-  return explanationOf(recordOf(choice, candidates), table, share);
+  return explanationOf(recordOf(choice, candidates), table);
+}
+
+function fillStator(candidates: Candidates, inputs: CostInputs, { ranks, weights }: Drawn): void {
+  const speeds = new RankSpeeds();
+  speeds.reserve(ranks.length);
+  const facts: StatorFacts = {
+    contextTokens: Float64Array.from(ranks, ({ contextTokens }) => contextTokens),
+    expectedOutputTokens: undefined,
+    speeds,
+    requestsMax: Float64Array.from(ranks, ({ requestsMax }) => requestsMax),
+  };
+  fillStatorCosts(candidates, inputs, facts, weights);
+  addShareCosts(candidates, inputs.promptTokens, speeds.msPerToken, { isOwn: (at) => ranks[at]!.isOwn, routers: 3 });
+  addUnseenCosts(
+    candidates,
+    speeds,
+    Float64Array.from(ranks, ({ unseenTokens }) => unseenTokens),
+  );
 }
 
 describe('the parts of a cost', () => {
   it.each([
-    ['stator', ['backlog', 'uncached', 'decode', 'share']],
+    ['stator', STATOR_TERMS],
     ['dynamo', ['prefill', 'decode', 'requests']],
   ] as const)('add up to what the request was placed by, under cost model %s', (costModel, parts) => {
     fc.assert(

@@ -51,6 +51,24 @@ describe('mode kv', () => {
     expect(routing.explained('r')?.chosen).toMatchObject({ worker_id: 'b' });
   });
 
+  it('learns from its requests that a worker is slow, and sends others elsewhere', async () => {
+    const clock = new VirtualClock();
+    const routing = router({ config: kvRouterConfig({ costModel: 'stator' }) }, clock);
+    for (let at = 0; at < 400; at++) {
+      const [other, stepMs] = at % 2 === 0 ? ['b', 10] : ['a', 40];
+      const held = await choose(routing, request(`r${at}`, promptTokens(160, at), { excluded: new Set([other]) }), two);
+      held.prefillDone();
+      await clock.advance(100 * stepMs);
+      held.produced(101);
+      held.release();
+    }
+    for (let at = 0; at < 10; at++) {
+      const held = await choose(routing, request(`s${at}`, promptTokens(160, 1000 + at)), two);
+      expect(held.worker.id).toBe('a');
+      held.release();
+    }
+  });
+
   it('explains both decisions of a request whose prompt is computed apart', async () => {
     const routing = router();
     const prompt = promptTokens(160);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { RoutingError } from '../../../shared/router/index.ts';
-import type { SchedulerObserver } from '../../../shared/scheduler/types.ts';
+import type { SchedulerObserver, SchedulingRequest } from '../../../shared/scheduler/types.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { Pool, promptTokens, worker } from './pool.ts';
 
@@ -352,27 +352,119 @@ describe('explanations', () => {
 describe('the cost model stator', () => {
   const stator = { costModel: 'stator' } as const;
 
-  it('adds what waits and the pass that is shared, what this request leaves, and little for blocks', () => {
+  const MS_PER_TOKEN = 0.0207;
+
+  /** The parts of the cost of each worker for a prompt of `tokens`. */
+  function termsOf(pool: Pool, tokens: number, more: Partial<SchedulingRequest> = {}) {
+    const { candidates } = pool.scheduler.explain(pool.request('r', promptTokens(tokens), more));
+    return Object.fromEntries(candidates.map(({ worker_id: id, terms }) => [id, terms]));
+  }
+
+  it('adds the time of what waits, of the pass that is shared and of what is left to compute', () => {
     const pool = new Pool({ config: stator });
     pool.store('a', promptTokens(512));
     pool.submit('x', promptTokens(1600, 1), { pinned: { workerId: 'a' } });
-    const { candidates } = pool.scheduler.explain(pool.request('r', promptTokens(1024)));
-    const costs = Object.fromEntries(candidates.map(({ worker_id: id, cost }) => [id, cost]));
-    const weight = 2 + 2 * Math.sqrt(1 / candidates.length); // one of them prefills
-    expect(costs.a).toBeCloseTo(1600 + 2000 + weight * 512 + 0.003 * BLOCK * (100 + 64), 6);
-    expect(costs.b).toBeCloseTo(weight * 1024 + 0.003 * BLOCK * 64, 6);
+    const { a, b } = termsOf(pool, 1024);
+    expect(a?.wait).toBeCloseTo(MS_PER_TOKEN * (1600 + 2000), 6);
+    expect(a?.compute).toBeCloseTo(MS_PER_TOKEN * 512, 6);
+    expect(b?.wait).toBe(0);
+    expect(b?.compute).toBeCloseTo(MS_PER_TOKEN * 1024, 6);
   });
 
-  it('counts what is left to compute twice in an idle pool and four times in a busy one', () => {
+  it('counts what is left to compute once more for later requests, and three times more in a busy pool', () => {
     const pool = new Pool({ config: stator });
-    const uncached = () => pool.scheduler.explain(pool.request('r', promptTokens(1024))).candidates[0]?.terms.uncached;
-    expect(uncached()).toBeCloseTo(2 * 1024, 6);
+    expect(termsOf(pool, 1024).a?.later).toBeCloseTo(MS_PER_TOKEN * 1024, 6);
     for (const id of ['a', 'b']) pool.submit(`x-${id}`, promptTokens(1600, 1), { pinned: { workerId: id } });
-    expect(uncached()).toBeCloseTo(4 * 1024, 6);
+    expect(termsOf(pool, 1024).a?.later).toBeCloseTo(3 * MS_PER_TOKEN * 1024, 6);
+  });
+
+  it('counts the prefix that a running request computes as cached there', () => {
+    const pool = new Pool({ config: stator });
+    pool.submit('x', promptTokens(1024), { pinned: { workerId: 'a' } });
+    const { a, b } = termsOf(pool, 2048);
+    expect(a?.compute).toBeCloseTo(MS_PER_TOKEN * 1024, 6);
+    expect(b?.compute).toBeCloseTo(MS_PER_TOKEN * 2048, 6);
+    expect(a?.later).toBe(b?.later); // a second copy would also serve later requests
+    expect(pool.submit('r', promptTokens(2048), { pinned: { workerId: 'a' } }).decision?.uncachedTokens).toBe(1024);
+  });
+
+  it('sends a request away from long contexts, if it saves no prefill there', () => {
+    const pool = new Pool({ config: stator });
+    for (let at = 0; at < 8; at++) {
+      const [id, tokens] = at % 2 === 0 ? ['a', 20_000] : ['b', 2000];
+      pool.submit(`x${at}`, promptTokens(tokens, 1), { pinned: { workerId: id } });
+      pool.scheduler.prefillDone(`x${at}`);
+    }
+    const { a, b } = termsOf(pool, 320);
+    expect(a!.decode!).toBeGreaterThan(b!.decode!);
+    expect(pool.submit('r', promptTokens(320)).decision?.workerId).toBe('b');
+  });
+
+  it('counts the time for which the context of a request makes the steps of others longer', () => {
+    const pool = new Pool({ config: stator });
+    pool.submit('x', promptTokens(16, 1), { pinned: { workerId: 'a' } });
+    pool.scheduler.prefillDone('x');
+    const { a, b } = termsOf(pool, 320);
+    expect(a?.others).toBeGreaterThan(0);
+    expect(b?.others).toBe(0);
+    expect(termsOf(pool, 3200).a?.others).toBeGreaterThan(a!.others!);
+  });
+
+  it('waits for the end of a request where a worker runs as many as it can', () => {
+    const workers = [worker('a', { maxNumSeqs: 4 }), worker('b')];
+    const pool = new Pool({ config: stator, workers });
+    const run = (id: string) => {
+      for (const worker of ['a', 'b']) {
+        pool.submit(`${id}-${worker}`, promptTokens(16, 1), { pinned: { workerId: worker } });
+        pool.scheduler.prefillDone(`${id}-${worker}`);
+      }
+    };
+    for (const id of ['w', 'x', 'y']) run(id);
+    expect(termsOf(pool, 320).a?.slot).toBe(0);
+    run('z');
+    const { a, b } = termsOf(pool, 320);
+    expect(a?.slot).toBeCloseTo((2 * 2000) / 4, 6); // one of four requests that take two seconds
+    expect(b?.slot).toBe(0);
+    expect(pool.submit('r', promptTokens(320)).decision?.workerId).toBe('b');
+  });
+
+  it('learns that a worker is slow, and sends requests to the other one', async () => {
+    const pool = new Pool({ config: stator });
+    for (let at = 0; at < 400; at++) {
+      const [id, stepMs] = at % 2 === 0 ? ['a', 40] : ['b', 10];
+      pool.submit(`x${at}`, promptTokens(320, at), { pinned: { workerId: id } });
+      await pool.clock.advance(10);
+      pool.scheduler.prefillDone(`x${at}`);
+      await pool.clock.advance(100 * stepMs);
+      pool.scheduler.free(`x${at}`, 101);
+    }
+    const { a, b } = termsOf(pool, 3200);
+    const slower = a!.decode! / b!.decode!;
+    expect(slower).toBeGreaterThan(2);
+    expect(a!.compute! / b!.compute!).toBeCloseTo(Math.sqrt(slower), 6);
+    expect(a?.later).toBe(b?.later); // whoever comes later may go to either
+    for (let at = 0; at < 20; at++) {
+      expect(pool.submit(`r${at}`, promptTokens(320, 1000 + at)).decision?.workerId).toBe('b');
+      pool.scheduler.free(`r${at}`);
+    }
+  });
+
+  it('does not weigh decoding more and more if first tokens come late', async () => {
+    const pool = new Pool({ config: stator });
+    for (let at = 0; at < 400; at++) {
+      pool.submit(`x${at}`, promptTokens(320, at));
+      await pool.clock.advance(20_000);
+      pool.scheduler.prefillDone(`x${at}`);
+      await pool.clock.advance(1000); // 10 ms a token
+      pool.scheduler.free(`x${at}`, 101);
+    }
+    const decodeMs = termsOf(pool, 320, { expectedOutputTokens: 1000 }).a?.decode;
+    expect(decodeMs).toBeGreaterThan(0.04 * 1000 * 10);
+    expect(decodeMs).toBeLessThan(0.06 * 1000 * 10);
   });
 
   it('prefers its own share of the ranks among equals, but goes elsewhere for a good cache hit', () => {
-    const share = { isOwn: (rank: number) => rank === 1 };
+    const share = { isOwn: (rank: number) => rank === 1, routers: 2 };
     const pool = new Pool({ config: stator, share });
     for (let at = 0; at < 10; at++) {
       expect(pool.submit(`r${at}`, promptTokens(64, at)).decision?.rank).toBe(1);
@@ -380,6 +472,44 @@ describe('the cost model stator', () => {
     }
     pool.store('a', promptTokens(8192, 50));
     expect(pool.submit('hit', promptTokens(8192, 50)).decision?.workerId).toBe('a');
+  });
+
+  it('holds its share less dear the more routers there are for each rank', () => {
+    const shareMs = (routers: number) => {
+      const pool = new Pool({ config: stator, share: { isOwn: () => false, routers } });
+      return termsOf(pool, 3200).a?.share;
+    };
+    expect(shareMs(2)).toBeCloseTo(MS_PER_TOKEN * 3000, 6);
+    expect(shareMs(8)).toBeCloseTo((MS_PER_TOKEN * 3000) / 4, 6); // of two ranks
+  });
+
+  /** Decides in 200 instants in which another router of `routers` books nine requests. Returns the last 100 workers. */
+  async function decideWith(routers: number): Promise<readonly (string | undefined)[]> {
+    const workers = Array.from({ length: 8 }, (_, at) => worker(`${at}`));
+    const pool = new Pool({ config: stator, workers, share: { isOwn: () => false, routers } });
+    pool.store('0', promptTokens(512)); // so that this worker is always slightly cheaper
+    const chosen: (string | undefined)[] = [];
+    for (let burst = 0; burst < 200; burst++) {
+      chosen.push(pool.submit(`r${burst}`, promptTokens(1024)).decision?.workerId);
+      for (let other = 0; other < 9; other++) {
+        const booking = { workerId: `${other % 8}`, dpRank: 0, promptTokens: 8000, uncachedTokens: 8000 };
+        pool.scheduler.book({ ...booking, requestId: `x${other}`, hashes: undefined });
+      }
+      await pool.clock.advance(1000);
+      pool.scheduler.free(`r${burst}`);
+      for (let other = 0; other < 9; other++) pool.scheduler.free(`x${other}`);
+    }
+    return chosen.slice(100);
+  }
+
+  it('spreads its requests over the ranks if many routers decide in the same instants', async () => {
+    const chosen = await decideWith(50);
+    expect(new Set(chosen).size).toBe(8);
+    expect(chosen.filter((id) => id === '0').length).toBeLessThan(60);
+  });
+
+  it('leaves the spread to the shares if there are fewer routers than ranks', async () => {
+    expect(new Set(await decideWith(7))).toEqual(new Set(['0']));
   });
 
   it.each([
@@ -430,7 +560,7 @@ describe('the cost model stator', () => {
     pool.submit('x', promptTokens(1000, 1));
     await pool.clock.advance(10.35); // half of 1,000 tokens at 0.0207 ms each
     const { candidates } = pool.scheduler.explain(pool.request('y', promptTokens(16, 2)));
-    expect(candidates[0]?.terms.backlog).toBeCloseTo(2000 + 500, 6);
+    expect(candidates[0]?.terms.wait).toBeCloseTo(MS_PER_TOKEN * (2000 + 500), 6);
   });
 });
 

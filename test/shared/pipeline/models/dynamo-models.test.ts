@@ -72,6 +72,7 @@ describe('models of workers of Dynamo', () => {
         id: 'f16e6d90df20bd54',
         transport: { dynamo_tcp: '192.0.2.2:1/f16e6d90df20bd54/dynamo/backend/generate', dynamo_codec: 'msgpack' },
         totalKvBlocks: 16_384,
+        maxNumSeqs: 256,
       },
     ]);
   });

@@ -274,9 +274,9 @@ describe('prefills whose length is predicted', () => {
     const real = load();
     real.add(entry('r1', 0, undefined, long), 0);
     real.add(entry('r2', 0, undefined, short), 100);
-    expect(real.prefillDone('r1', 3000)).toEqual({ tokens: 1000, elapsedMs: 3000 });
+    expect(real.prefillDone('r1', 3000)).toMatchObject({ tokens: 1000, elapsedMs: 3000 });
     expect(real.prefillDone('r1', 3500)).toBeUndefined();
-    expect(real.prefillDone('r2', 5000)).toEqual({ tokens: 600, elapsedMs: 2000 });
+    expect(real.prefillDone('r2', 5000)).toMatchObject({ tokens: 600, elapsedMs: 2000 });
   });
 });
 

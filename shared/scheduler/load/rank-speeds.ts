@@ -1,0 +1,176 @@
+import { roomy } from '../../records/index.ts';
+
+/** Decoding of one request, from its first token to its end. */
+export interface DecodeSpan {
+  readonly rank: number;
+  readonly elapsedMs: number;
+  /** Time since the request was booked. */
+  readonly sinceStartMs: number;
+  /** Prompt tokens that the rank computed for other requests in `elapsedMs`. */
+  readonly prefilledTokens: number;
+  /** Mean number of tokens in the contexts of the rank's requests. */
+  readonly contextTokens: number;
+}
+
+/** Time of the prefill of one prompt token, until a prefill was seen: 8 billion parameters on an H100. */
+const START_MS_PER_TOKEN = 0.0207;
+/** Shorter prefills say little about the pace, because the fixed cost of a pass is a large part of them. */
+const PREFILL_TOKENS_MIN = 2048;
+const MS_PER_TOKEN_MIN = 0.005;
+const MS_PER_TOKEN_MAX = 0.1;
+/** Share of the old value that each new value leaves of a mean. */
+const KEPT = 0.98;
+/** Outputs with fewer tokens say little about the time of a decode step. */
+const OUTPUT_TOKENS_MIN = 8;
+/** Share of the time between two tokens that decoding takes at least, however many prefills ran. */
+const DECODE_SHARE_MIN = 0.3;
+/** Change of a rank's slowness with each value that was seen, as a share of the distance. Prefills vary more. */
+const PREFILL_GAIN = 0.01;
+const DECODE_GAIN = 0.03;
+const SLOWNESS_MAX = 8;
+/** Factor below which two ranks count as equally fast. Prompts and batches differ by as much. */
+const SLOWNESS_BAND = 1.5;
+
+/**
+ * Speeds of the ranks of a pool, learned from first tokens and ends of requests. Bounded: a few numbers for the pool,
+ * and one for each rank.
+ */
+export class RankSpeeds {
+  /** Mean number of output tokens of a request. */
+  outputTokens = 200;
+  /** Mean time from the booking of a request to its first token. */
+  ttftMs = 100;
+  /** Mean time from the booking of a request to its end. */
+  e2eMs = 2000;
+  readonly #steps = new StepLine();
+  /** Mean of the decode steps of all ranks, relative to the line: while that adapts, no rank counts as slow for it. */
+  #seenMean = 1;
+  #msPerToken = START_MS_PER_TOKEN;
+  /** Time that work takes on a rank, relative to the mean of the pool. By rank number. */
+  #seenSlowness = new Float64Array(0);
+  #slowness = new Float64Array(0);
+
+  /** Mean milliseconds that the prefill of a prompt token takes. */
+  get msPerToken(): number {
+    return this.#msPerToken;
+  }
+
+  /** Duration of a decode step without context. */
+  get stepMs(): number {
+    return this.#steps.ms;
+  }
+
+  /** Time by which each token in the contexts of a rank's requests makes a decode step longer. */
+  get stepMsPerToken(): number {
+    return this.#steps.msPerToken;
+  }
+
+  /**
+   * Share of first tokens in the time of requests, 0 to 1. It is the weight of a millisecond of decoding: one percent
+   * of the time to the first token is worth one percent of the time of the whole request.
+   */
+  get firstTokenShare(): number {
+    return this.ttftMs / (this.ttftMs + this.e2eMs);
+  }
+
+  /** Makes room for rank numbers below `capacity`. */
+  reserve(capacity: number): void {
+    const before = this.#slowness.length;
+    this.#slowness = roomy(this.#slowness, capacity).fill(1, before);
+    this.#seenSlowness = roomy(this.#seenSlowness, capacity).fill(1, before);
+  }
+
+  /** Forgets a rank whose number another one will get. */
+  forget(rank: number): void {
+    this.#seenSlowness[rank] = 1;
+    this.#slowness[rank] = 1;
+  }
+
+  /** Factor by which work takes longer on a rank than on average; 1 if it is about the same. By rank number. */
+  get slowness(): Float64Array {
+    return this.#slowness;
+  }
+
+  /** Returns the milliseconds that the prefill of a prompt token takes on a rank. */
+  msPerTokenOf(rank: number): number {
+    return this.#msPerToken * (this.#slowness[rank] ?? 1);
+  }
+
+  /** Learns from a prefill that was the oldest of its rank for `elapsedMs` and has ended. Ignores short ones. */
+  learnPrefill(rank: number, tokens: number, elapsedMs: number): void {
+    if (tokens <= PREFILL_TOKENS_MIN) return;
+    const seen = Math.min(MS_PER_TOKEN_MAX, Math.max(MS_PER_TOKEN_MIN, elapsedMs / tokens));
+    this.#learnSlowness(rank, seen / this.#msPerToken, PREFILL_GAIN);
+    this.#msPerToken = KEPT * this.#msPerToken + (1 - KEPT) * seen;
+  }
+
+  /** Learns from the time between the booking of a request and its first token. */
+  learnFirstToken(ttftMs: number): void {
+    this.ttftMs = KEPT * this.ttftMs + (1 - KEPT) * ttftMs;
+  }
+
+  /** Learns from a request that has ended. */
+  learnEnd(span: DecodeSpan, outputTokens: number): void {
+    const { rank, elapsedMs, contextTokens, prefilledTokens } = span;
+    this.outputTokens = KEPT * this.outputTokens + (1 - KEPT) * outputTokens;
+    this.e2eMs = KEPT * this.e2eMs + (1 - KEPT) * span.sinceStartMs;
+    if (outputTokens < OUTPUT_TOKENS_MIN) return;
+    const prefillMs = prefilledTokens * this.msPerTokenOf(rank);
+    const stepMs = Math.max(DECODE_SHARE_MIN * elapsedMs, elapsedMs - prefillMs) / (outputTokens - 1);
+    const seen = stepMs / this.#steps.at(contextTokens);
+    this.#learnSlowness(rank, seen / this.#seenMean, DECODE_GAIN);
+    this.#seenMean = KEPT * this.#seenMean + (1 - KEPT) * seen;
+    this.#steps.add(contextTokens, stepMs);
+  }
+
+  #learnSlowness(rank: number, seen: number, gain: number): void {
+    const now = this.#seenSlowness[rank] ?? 1;
+    const bounded = Math.min(SLOWNESS_MAX, Math.max(1 / SLOWNESS_MAX, seen));
+    const next = now * (bounded / now) ** gain;
+    this.#seenSlowness[rank] = next;
+    this.#slowness[rank] = next < SLOWNESS_BAND && next * SLOWNESS_BAND > 1 ? 1 : next;
+  }
+}
+
+const START_STEP_MS = 6;
+const START_STEP_MS_PER_TOKEN = 4e-5;
+/** Context of the larger one of the two steps that are assumed at the start. */
+const START_CONTEXT_TOKENS = 400_000;
+/** Weight of each of these two, in requests. */
+const START_WEIGHT = 5;
+const STEP_KEPT = 0.995;
+const STEP_MS_MIN = 0.1;
+
+/** Duration of a decode step as a line over the tokens in context: least squares over the latest requests. */
+class StepLine {
+  ms = START_STEP_MS;
+  msPerToken = START_STEP_MS_PER_TOKEN;
+  #count = 0;
+  #x = 0;
+  #xx = 0;
+  #y = 0;
+  #xy = 0;
+
+  constructor() {
+    for (let at = 0; at < START_WEIGHT; at++) {
+      this.add(0, START_STEP_MS);
+      this.add(START_CONTEXT_TOKENS, START_STEP_MS + START_STEP_MS_PER_TOKEN * START_CONTEXT_TOKENS);
+    }
+  }
+
+  at(contextTokens: number): number {
+    return this.ms + this.msPerToken * contextTokens;
+  }
+
+  add(contextTokens: number, stepMs: number): void {
+    this.#count = STEP_KEPT * this.#count + 1;
+    this.#x = STEP_KEPT * this.#x + contextTokens;
+    this.#xx = STEP_KEPT * this.#xx + contextTokens * contextTokens;
+    this.#y = STEP_KEPT * this.#y + stepMs;
+    this.#xy = STEP_KEPT * this.#xy + contextTokens * stepMs;
+    const spread = this.#count * this.#xx - this.#x * this.#x;
+    if (spread <= 0) return; // one context length tells no slope
+    this.msPerToken = Math.max(0, (this.#count * this.#xy - this.#x * this.#y) / spread);
+    this.ms = Math.max(STEP_MS_MIN, (this.#y - this.msPerToken * this.#x) / this.#count);
+  }
+}

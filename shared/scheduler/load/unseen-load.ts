@@ -1,0 +1,102 @@
+import type { Random } from '../../clock/index.ts';
+import { roomy } from '../../records/index.ts';
+
+/** Own decisions that other routers' bookings may still turn out to be as old as. */
+const OPEN_MAX = 64;
+/** Latest bookings of other routers, whose lengths are drawn. */
+const LENGTHS_MAX = 32;
+/** Bookings drawn for one decision at most. */
+const DRAWN_MAX = 64;
+/** Ranks among which a drawn booking goes to the one with the least to compute, as another router would send it. */
+const CHOICES = 3;
+const KEPT = 0.9;
+/** Mean below which nothing is drawn. */
+const MEAN_MIN = 0.02;
+/** Tolerance for the rounding of instants. */
+const ROUNDING_MS = 0.01;
+
+/**
+ * Load that other routers have sent to the ranks and that this router has not heard of yet. Routers that decide in one
+ * instant see the same loads, and would all choose the same rank. Each therefore draws where the others' requests may
+ * have gone, and decides as if they had. How many there are it learns: for each of its own decisions it counts the
+ * bookings of others that arrive within the delay of such messages.
+ */
+export class UnseenLoad {
+  /** Prompt tokens that `draw` has put on each candidate. */
+  tokens = new Float64Array(64);
+  /** Mean number of bookings that were under way when this router decided. */
+  #mean = 0;
+  readonly #lengths = new Float64Array(LENGTHS_MAX);
+  #lengthCount = 0;
+  readonly #openSinceMs = new Float64Array(OPEN_MAX);
+  readonly #openCounts = new Float64Array(OPEN_MAX);
+  #firstOpen = 0;
+  #nextOpen = 0;
+  readonly #lagMs: () => number;
+
+  /** @param lagMs returns the milliseconds from a booking until other routers hear of it */
+  constructor(lagMs: () => number) {
+    this.#lagMs = lagMs;
+  }
+
+  /** Mean number of bookings of other routers that this router does not know of when it decides. */
+  get mean(): number {
+    return this.#mean;
+  }
+
+  /** Records a decision of this router. */
+  decided(nowMs: number): void {
+    this.#settle(nowMs);
+    if (this.#nextOpen - this.#firstOpen === OPEN_MAX) this.#close();
+    const at = this.#nextOpen++ % OPEN_MAX;
+    this.#openSinceMs[at] = nowMs;
+    this.#openCounts[at] = 0;
+  }
+
+  /** Records a booking of another router, with the prompt tokens that it leaves to compute. */
+  booked(tokens: number, nowMs: number): void {
+    this.#settle(nowMs);
+    this.#lengths[this.#lengthCount++ % LENGTHS_MAX] = tokens;
+    for (let open = this.#firstOpen; open < this.#nextOpen; open++) this.#openCounts[open % OPEN_MAX]!++;
+  }
+
+  /**
+   * Fills `tokens` for the candidates. Returns false if there is nothing to draw; then `tokens` is not filled.
+   * @param backlogs prompt tokens that each of the `count` candidates still has to compute
+   */
+  draw(backlogs: Float64Array, count: number, random: Random): boolean {
+    if (this.#mean < MEAN_MIN || this.#lengthCount === 0) return false;
+    const drawn = Math.min(DRAWN_MAX, Math.floor(this.#mean + random.next()));
+    if (drawn === 0) return false;
+    this.tokens = roomy(this.tokens, count).fill(0, 0, count);
+    const lengths = Math.min(this.#lengthCount, LENGTHS_MAX);
+    for (let booking = 0; booking < drawn; booking++) {
+      const at = this.#leastOf(CHOICES, backlogs, count, random);
+      this.tokens[at]! += this.#lengths[random.below(lengths)] as number;
+    }
+    return true;
+  }
+
+  /** Returns the candidate with the least to compute among some that are drawn. */
+  #leastOf(choices: number, backlogs: Float64Array, count: number, random: Random): number {
+    let least = random.below(count);
+    for (let choice = 1; choice < choices; choice++) {
+      const at = random.below(count);
+      const tokens = (backlogs[at] as number) + (this.tokens[at] as number);
+      if (tokens < (backlogs[least] as number) + (this.tokens[least] as number)) least = at;
+    }
+    return least;
+  }
+
+  #settle(nowMs: number): void {
+    const sinceMs = nowMs - this.#lagMs() - ROUNDING_MS;
+    while (this.#firstOpen < this.#nextOpen && (this.#openSinceMs[this.#firstOpen % OPEN_MAX] as number) < sinceMs) {
+      this.#close();
+    }
+  }
+
+  #close(): void {
+    const count = this.#openCounts[this.#firstOpen++ % OPEN_MAX] as number;
+    this.#mean = KEPT * this.#mean + (1 - KEPT) * count;
+  }
+}

@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest';
+import { RankSpeeds } from '../../../../shared/scheduler/load/rank-speeds.ts';
+
+const STEP_MS = 20;
+const STEP_MS_PER_TOKEN = 1e-4;
+
+function speedsOf(ranks: number): RankSpeeds {
+  const speeds = new RankSpeeds();
+  speeds.reserve(ranks);
+  return speeds;
+}
+
+/** Ends a request of 101 tokens on a rank whose requests have that much context. */
+function end(
+  speeds: RankSpeeds,
+  rank: number,
+  contextTokens: number,
+  more: { slowness?: number; prefills?: number } = {},
+) {
+  const { slowness = 1, prefills = 0 } = more;
+  const decodeMs = 100 * slowness * (STEP_MS + STEP_MS_PER_TOKEN * contextTokens);
+  const elapsedMs = decodeMs + prefills * speeds.msPerTokenOf(rank);
+  speeds.learnEnd({ rank, elapsedMs, sinceStartMs: elapsedMs + 100, prefilledTokens: prefills, contextTokens }, 101);
+}
+
+describe('the speeds of ranks', () => {
+  it('begin with those of a usual model and GPU, the same for each rank', () => {
+    const speeds = speedsOf(2);
+    expect(speeds.msPerToken).toBe(0.0207);
+    expect(speeds.stepMs).toBeCloseTo(6, 6);
+    expect(speeds.stepMsPerToken).toBeCloseTo(4e-5, 9);
+    expect([...speeds.slowness]).toEqual([1, 1]);
+  });
+
+  it('learn how long a decode step takes, and how much longer with more context', () => {
+    const speeds = speedsOf(1);
+    for (let at = 0; at < 3000; at++) end(speeds, 0, (at % 10) * 50_000);
+    expect(speeds.stepMs).toBeGreaterThan(0.9 * STEP_MS);
+    expect(speeds.stepMs).toBeLessThan(1.1 * STEP_MS);
+    expect(speeds.stepMsPerToken).toBeGreaterThan(0.9 * STEP_MS_PER_TOKEN);
+    expect(speeds.stepMsPerToken).toBeLessThan(1.1 * STEP_MS_PER_TOKEN);
+  });
+
+  it('do not count the prefills of other requests as decoding', () => {
+    const speeds = speedsOf(1);
+    for (let at = 0; at < 3000; at++) end(speeds, 0, (at % 10) * 50_000, { prefills: 20_000 });
+    expect(speeds.stepMs).toBeLessThan(1.1 * STEP_MS);
+  });
+
+  it('tell a slow rank from a fast one, from decoding and from prefills', () => {
+    const decoding = speedsOf(2);
+    for (let at = 0; at < 500; at++) end(decoding, at % 2, 100_000, { slowness: at % 2 === 0 ? 1 : 3 });
+    expect(decoding.slowness[1]! / decoding.slowness[0]!).toBeGreaterThan(1.5);
+    const prefilling = speedsOf(2);
+    for (let at = 0; at < 2000; at++) prefilling.learnPrefill(at % 2, 4000, at % 2 === 0 ? 80 : 240);
+    expect(prefilling.msPerTokenOf(1)).toBeGreaterThan(1.5 * prefilling.msPerTokenOf(0));
+  });
+
+  it('take ranks for equally fast that differ by no more than prompts and batches do', () => {
+    const speeds = speedsOf(2);
+    for (let at = 0; at < 2000; at++) speeds.learnPrefill(at % 2, 4000, at % 2 === 0 ? 80 : 96);
+    expect([...speeds.slowness]).toEqual([1, 1]);
+  });
+
+  it('forget a rank whose number another one gets', () => {
+    const speeds = speedsOf(2);
+    for (let at = 0; at < 2000; at++) speeds.learnPrefill(at % 2, 4000, at % 2 === 0 ? 80 : 240);
+    speeds.forget(1);
+    expect(speeds.slowness[1]).toBe(1);
+  });
+
+  it('learn nothing from short prefills, and believe no absurd one', () => {
+    const speeds = speedsOf(1);
+    speeds.learnPrefill(0, 2048, 100_000);
+    expect(speeds.msPerToken).toBe(0.0207);
+    for (let at = 0; at < 1000; at++) speeds.learnPrefill(0, 4000, 1e9);
+    expect(speeds.msPerToken).toBeLessThanOrEqual(0.1);
+  });
+
+  it('weigh a millisecond of decoding by the share of first tokens in the time of requests', () => {
+    const speeds = speedsOf(1);
+    const span = { rank: 0, elapsedMs: 3700, sinceStartMs: 4000, prefilledTokens: 0, contextTokens: 1000 };
+    for (let at = 0; at < 1000; at++) {
+      speeds.learnFirstToken(300);
+      speeds.learnEnd(span, 400);
+    }
+    expect(speeds.firstTokenShare).toBeCloseTo(300 / 4300, 3);
+    expect(speeds.outputTokens).toBeCloseTo(400, 3);
+  });
+});
