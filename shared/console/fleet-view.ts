@@ -56,7 +56,7 @@ const NO_LOADS: FleetLoads = new Map();
 /** Parts that are sent only if they have changed. */
 type Parts = Pick<ConsoleFleet, 'cold_starts' | 'starting' | 'cost' | 'frontends'>;
 
-/** Endpoints by their ids, and the machines that they are on. */
+/** Endpoints that state their machine, by their ids, and these machines. */
 interface Instances {
   readonly byId: ReadonlyMap<string, EndpointRecord>;
   readonly machines: ReadonlySet<string>;
@@ -204,9 +204,11 @@ export class FleetView {
     const records = this.#options.directory.instances();
     if (records !== this.#records) {
       this.#records = records;
+      // Only the endpoint for requests has facts about the machine; a worker has others, too
+      const stated = records.filter(({ host }) => host !== undefined);
       this.#instances = {
-        byId: new Map(records.map((record) => [record.instance_id, record])),
-        machines: new Set(records.flatMap(({ host }) => (host === undefined ? [] : [host.instance_id]))),
+        byId: new Map(stated.map((record) => [record.instance_id, record])),
+        machines: new Set(stated.map(({ host }) => host?.instance_id ?? '')),
       };
     }
     return this.#instances;

@@ -27,7 +27,8 @@ describe('the cost of a fleet', () => {
     const clock = new VirtualClock();
     const { open, setModels, setInstances } = openConsoleBed(clock, 10, { prices: PRICES });
     const records = [recordOf('1', 'i-1', 'spot'), recordOf('2', 'i-1', 'spot'), recordOf('3', 'i-2', 'on-demand')];
-    setInstances([...records, recordOf('4', 'i-3', 'capacity-block')]);
+    const { host: _, ...control } = { ...recordOf('1', 'i-1'), endpoint: 'z' };
+    setInstances([...records, recordOf('4', 'i-3', 'capacity-block'), control]);
     setModels([model({ workers: ['1', '2', '3', '4', '5'].map(worker) })]);
     const events: string[] = [];
     open.viewers.add(ALL, { send: (text) => void events.push(text), isBehind: () => false, breakOff: () => {} });
