@@ -151,11 +151,6 @@ export class HeldBody {
     this.#reader?.resolve();
   }
 
-  /** Whether no more of the body will come. */
-  get isEnded(): boolean {
-    return this.#isEnded;
-  }
-
   /** Returns the body so far in pieces. */
   get parts(): readonly Uint8Array[] {
     return this.#bytes.parts;
