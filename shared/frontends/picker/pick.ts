@@ -118,30 +118,24 @@ export class Pick {
     this.#sentAs = undefined;
   }
 
-  /** Frees the place of an earlier try of this request, which the gateway sends again. */
-  #freeEarlier(name: string | undefined): void {
-    const { sent, metrics } = this.#deps;
-    if (name !== undefined && sent.free(name)) metrics.sentAgain();
-  }
-
   /** Places the first prompt. Further prompts of its body go to the same worker. */
   #generate(request: GenerationRequest, sink: GenerationSink, options: GenerateOptions): void {
     if (this.#options !== undefined) return;
     this.#options = options;
-    const { endpoints, placer, sent } = this.#deps;
+    const { endpoints, placer, sent, metrics } = this.#deps;
     const { signal, meter } = options;
     const admits = (worker: Placement['decode']['worker']): boolean => {
       const all = endpoints.all(worker);
       return all.length > 0 && all.every((endpoint) => this.#parts.isAllowed(endpoint));
     };
     const name = nameOfSent(this.#parts.head, this.#parts.body.parts);
-    this.#freeEarlier(name);
+    if (name !== undefined && sent.free(name)) metrics.sentAgain(); // before a worker is chosen, so that it counts
     placer.place(request, sink, { signal, admits }).then(
       (placement) => {
         this.#placement = placement;
         signal.addEventListener('abort', this.#free, { once: true });
         if (signal.aborted) return placement.release();
-        if (name !== undefined) sent.add(name, this.#free);
+        if (name !== undefined && sent.add(name, this.#free)) metrics.sentAgain();
         this.#sentAs = name;
         if (placement.promptTokens !== undefined) meter.promptTokens(placement.promptTokens);
         const decode = { ...placedAt(placement.decode), workerType: 'decode' } as const;

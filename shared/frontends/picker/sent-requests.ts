@@ -30,10 +30,14 @@ export class SentRequests {
     return free !== undefined;
   }
 
-  /** Adds a request that has a place, with the function that frees the place. */
-  add(name: string, free: () => void): void {
-    this.free(name);
+  /**
+   * Adds a request that has a place, with the function that frees the place. Frees the place of an earlier one with
+   * that name, which waited for its worker at the same time. Returns whether there is one.
+   */
+  add(name: string, free: () => void): boolean {
+    const hasEarlier = this.free(name);
     this.#byName.set(name, free);
+    return hasEarlier;
   }
 
   /** Removes a request, unless a later one has its name. */

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it } from 'vitest';
+import { waitUntil } from '../../../support/index.ts';
 import { startPicker } from '../../../support/picker/picker-bed.ts';
 import type { PlayedRequest } from '../../../support/picker/played-envoy.ts';
 
@@ -36,6 +37,19 @@ describe('a request that a gateway sends again with the same id', () => {
     await first.over;
     await second.respond(200, ['{}']);
     expect(picker.placer).toMatchObject({ placed: 2, released: 2 });
+  });
+
+  it('frees the place of one of two tries that waited for a worker at the same time', async () => {
+    const picker = await start();
+    picker.placer.shut();
+    const routing = [picker.envoy.open().request(ask(ID)), picker.envoy.open().request(ask(ID))];
+    await waitUntil(() => picker.placer.waiting === 2, { what: 'two requests that wait' });
+    picker.placer.open();
+    for (const routed of await Promise.all(routing)) expect(routed).toMatchObject({ kind: 'routed' });
+    expect(picker.placer).toMatchObject({ placed: 2, released: 1 });
+    expect(picker.metric('stator_endpoint_picker_sent_again_total ')).toEqual([
+      'stator_endpoint_picker_sent_again_total 1',
+    ]);
   });
 
   it('frees each earlier try once, and keeps the last', async () => {
