@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { ConsoleDecision, ConsolePlanner } from '../../shared/console/planner/wire.ts';
 import type { ConsoleChange, ConsoleFleet, ConsoleRequest, ConsoleWorker } from '../../shared/console/wire.ts';
 import { CHROMIUM, useBrowser } from '../support/browser.ts';
 import { waitUntil } from '../support/wait-until.ts';
