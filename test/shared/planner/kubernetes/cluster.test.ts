@@ -20,7 +20,7 @@ const PLAIN = { containers: [{ name: 'main', image: 'none' }] };
 
 /**
  * Plays rounds until the cluster has taken all steps, and returns the last plan. A Deployment gets a new version also if
- * only its status changes, and then a round changes nothing.
+ * only its status changes. If that happens twice within a round, the round changes nothing.
  */
 async function carryOut({ rounds }: Awaited<ReturnType<typeof planCluster>>, target: number): Promise<Plan> {
   const play = async (): Promise<Plan | false> => {
@@ -95,6 +95,17 @@ describe.runIf(hasKubeCluster())('a planner of a real cluster', { timeout: 180_0
     await carryOut(bed, 6);
     expect(await cluster.replicasOf(bed.at('w0'))).toBe(6);
     await cluster.untilReady(bed.at('w0'), 6);
+  });
+
+  it('sets a number in the same round if something else of the workload has changed', async () => {
+    await using bed = await planCluster(cluster);
+    const plan = bed.rounds.plan(await bed.rounds.observe(), 4);
+    const path = `/apis/apps/v1/namespaces/${bed.namespace}/deployments/w0`;
+    const metadata = { annotations: { note: 'of a person' } };
+    await cluster.server.call('PATCH', path, { metadata }, 'application/merge-patch+json');
+    expect(await bed.connector.apply(plan.steps, NEVER)).toBe('accepted');
+    expect(await cluster.replicasOf(bed.at('w0'))).toBe(4);
+    await cluster.untilReady(bed.at('w0'), 4);
   });
 
   it('plans again if a person has removed the pod that it ends', async () => {
