@@ -187,10 +187,10 @@ describe('viewers of a planner', () => {
   it('see the model that they ask for, by its name or its group, and else the one that ticked last', async () => {
     const { viewers, put } = bed();
     const hostile = `ns#${encodeURIComponent('<img src=x>"')}`;
-    await put('ns#m', tickAt(BEGIN_MS - 1000));
-    await put(hostile, tickAt(BEGIN_MS));
+    await put(hostile, tickAt(BEGIN_MS - 1000));
+    await put('ns#m', tickAt(BEGIN_MS));
     const groupOf = async (wanted: string) => (JSON.parse(await viewers.now(wanted)) as ConsolePlanner).group;
-    expect(await groupOf('')).toBe(hostile);
+    expect(await groupOf('')).toBe('ns#m');
     expect(await groupOf('M')).toBe('ns#m');
     expect(await groupOf(hostile)).toBe(hostile);
     const { groups, why_none: why } = JSON.parse(await viewers.now('other')) as ConsolePlanner;
