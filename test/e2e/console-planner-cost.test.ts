@@ -49,16 +49,10 @@ describe.runIf(hasDynamoDb())('viewers of a planner whose records are in a table
     await waitUntil(() => events.length === 4, { what: 'the change for both viewers' });
     const next = tables.take();
     expect(next).toMatchObject({ readRequests: 4, writeRequests: 0 });
-    expect(next.readUnits).toBeLessThanOrEqual(8);
+    expect(next.readUnits).toBeLessThanOrEqual(6);
     for (const each of leave) each();
     await clock.advance(60_000);
     expect(tables.take().readRequests).toBe(0);
     await viewers.close();
-    if (process.env.STATOR_SHOW_COST)
-      console.log(
-        first,
-        next,
-        events.map((text) => text.length),
-      );
   });
 });
