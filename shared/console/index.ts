@@ -9,7 +9,8 @@ export { PlannerViewers } from './planner/planner-viewers.ts';
 export type { PlannerRecords } from './planner/reader.ts';
 export { type ConsoleWhatIf, plannedSchema, plannerSchema, whatIfBodySchema, whatIfSchema } from './planner/wire.ts';
 export { REQUEST_OUTCOMES, type RequestFilter } from './request-filter.ts';
-export type { RequestLog, RequestTrace } from './request-log.ts';
+export type { RequestLog } from './request-log.ts';
+export type { RequestTrace } from './request-trace.ts';
 export type { ViewerQuery, ViewerSink } from './viewers.ts';
 export {
   type ConsoleKey,

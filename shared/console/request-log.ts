@@ -1,74 +1,18 @@
 import type { Clock } from '../clock/index.ts';
 import type { PipelineObserver } from '../pipeline/index.ts';
-import { type GenerationRequest, type GenerationSink, requestKeyOf } from '../protocol/index.ts';
-import { BoundedMap } from '../records/index.ts';
+import { requestKeyOf } from '../protocol/index.ts';
 import type { Hours } from './hours.ts';
 import type { RequestFilter, RequestOutcomeName } from './request-filter.ts';
-import { ShowingSink, ShownText } from './shown-text.ts';
+import { LogTrace, type RequestTrace, type TraceLog } from './request-trace.ts';
+import { NOT_SHOWN, ShownTexts } from './shown-texts.ts';
 import { type RequestArrival, type RequestEnding, WatchedRequest } from './watched-request.ts';
 import type { ConsoleRequestDetail, ConsoleRequests, ConsoleWorkerDetail } from './wire.ts';
 
 /** Rows of one page, and of one event. */
 export const PAGE_ROWS = 100;
-/** Requests whose prompts and answers are kept, if they are kept at all: at most 32 MB with the bounds of each. */
-export const TEXTS_MAX = 1000;
-
-const NOT_SHOWN = 'Prompts and answers are shown only with --console-show-prompts.';
-const NO_TEXT = `The frontend has no text of it: the request was refused, or ${TEXTS_MAX} others came since.`;
-
 /** A page of requests, the newest first; see `ConsoleRequests`. */
 export interface RequestPage extends Omit<ConsoleRequests, 'requests'> {
   readonly requests: readonly WatchedRequest[];
-}
-
-/** A request that the console follows. */
-export interface RequestTrace {
-  /** The model is known. @param model primary name */
-  named(model: string): void;
-  /** The body was read. @param id request id */
-  identified(id: string): void;
-  /**
-   * Notes the prompt. Returns a sink that notes the answer on its way to `sink`. A batch calls it for each of its
-   * prompts. Returns `sink` itself if the console shows no prompts.
-   */
-  shown(request: GenerationRequest, sink: GenerationSink): GenerationSink;
-  /** The request is over. Called once. */
-  ended(ending: RequestEnding): void;
-}
-
-/** The log as the traces of its requests know it. */
-interface TraceLog {
-  named(request: WatchedRequest, model: string): void;
-  identified(request: WatchedRequest, id: string): void;
-  shown(request: WatchedRequest, asked: GenerationRequest, sink: GenerationSink): GenerationSink;
-  ended(request: WatchedRequest, ending: RequestEnding): void;
-}
-
-/** Trace of one request. A class: closures for each request would cost more. */
-class LogTrace implements RequestTrace {
-  readonly #log: TraceLog;
-  readonly #request: WatchedRequest;
-
-  constructor(log: TraceLog, request: WatchedRequest) {
-    this.#log = log;
-    this.#request = request;
-  }
-
-  named(model: string): void {
-    this.#log.named(this.#request, model);
-  }
-
-  identified(id: string): void {
-    this.#log.identified(this.#request, id);
-  }
-
-  shown(asked: GenerationRequest, sink: GenerationSink): GenerationSink {
-    return this.#log.shown(this.#request, asked, sink);
-  }
-
-  ended(ending: RequestEnding): void {
-    this.#log.ended(this.#request, ending);
-  }
 }
 
 /**
@@ -100,11 +44,11 @@ export class RequestLog {
       this.#running.set(ownIdOf(id), request);
       this.#changed(request);
     },
-    shown: ({ number }, asked, sink) => (this.#texts === undefined ? sink : shown(this.#texts, number, asked, sink)),
+    shown: ({ number }, asked, sink) => this.#texts?.take(number, asked, sink) ?? sink,
     ended: (request, ending) => this.#ended(request, ending),
   };
   /** Texts by the number of their request; undefined = none are kept. */
-  readonly #texts: BoundedMap<number, ShownText> | undefined;
+  readonly #texts: ShownTexts | undefined;
 
   /**
    * @param kept number of ended requests that the ring keeps: at least 1
@@ -114,7 +58,7 @@ export class RequestLog {
     this.#clock = clock;
     this.#hours = hours;
     this.#ring = new Array<undefined>(kept).fill(undefined);
-    this.#texts = showsPrompts ? new BoundedMap(TEXTS_MAX) : undefined;
+    this.#texts = showsPrompts ? new ShownTexts() : undefined;
   }
 
   /** Grows with every change. */
@@ -197,9 +141,7 @@ export class RequestLog {
 
   /** Returns the texts of a request, or why there are none. */
   textOf({ number }: WatchedRequest): Pick<ConsoleRequestDetail, 'text' | 'no_text'> {
-    if (this.#texts === undefined) return { text: null, no_text: NOT_SHOWN };
-    const text = this.#texts.get(number);
-    return text === undefined ? { text: null, no_text: NO_TEXT } : { text: text.shown(), no_text: null };
+    return this.#texts === undefined ? { text: null, no_text: NOT_SHOWN } : this.#texts.of(number);
   }
 
   *#matching(filter: RequestFilter, before: number): Generator<WatchedRequest> {
@@ -242,23 +184,6 @@ export class RequestLog {
   #changed(request: WatchedRequest): void {
     request.version = ++this.#version;
   }
-}
-
-/** Notes the first prompt of a request, and how many it has. Returns the sink for the answer to this one. */
-function shown(
-  texts: BoundedMap<number, ShownText>,
-  number: number,
-  asked: GenerationRequest,
-  sink: GenerationSink,
-): GenerationSink {
-  const known = texts.get(number);
-  if (known !== undefined) {
-    known.prompts++;
-    return sink;
-  }
-  const text = new ShownText(asked);
-  texts.set(number, text);
-  return new ShowingSink(sink, text);
 }
 
 /** Returns the newest of these requests, the newest first. @param most number of them at most */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { TEXTS_MAX } from '../../../shared/console/request-log.ts';
 import { PROMPT_MAX } from '../../../shared/console/shown-prompt.ts';
 import { ANSWER_MAX } from '../../../shared/console/shown-text.ts';
+import { TEXTS_MAX } from '../../../shared/console/shown-texts.ts';
 import type { GenerationRequest, GenerationSink, PromptInput } from '../../../shared/protocol/index.ts';
 import { openConsoleBed } from '../../support/console-bed.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
