@@ -30,8 +30,10 @@ export function percent(share: number | null | undefined): string {
   return `${(share * 100).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %`;
 }
 
+const WHOLE = new Intl.NumberFormat('en'); // a formatter for each number would cost more than its row
+
 export function whole(value: number | null | undefined): string {
-  return value === null || value === undefined ? NOTHING : value.toLocaleString('en');
+  return value === null || value === undefined ? NOTHING : WHOLE.format(value);
 }
 
 const CLOCK = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });

@@ -144,6 +144,12 @@ function sendFile(name: keyof typeof TYPES, response: ServerResponse): void {
   response.end(readFileSync(isPacked ? `${path}.gz` : path));
 }
 
+/** Counts the changes of the table of requests in the document. */
+const COUNT_CHANGES = `window.changes = 0; new MutationObserver((records) => { window.changes += records.length; })
+  .observe(document.querySelector('table.requests'), {
+    subtree: true, childList: true, attributes: true, characterData: true,
+  });`;
+
 describe.runIf(CHROMIUM !== '')('the page of the console', () => {
   const open = useBrowser();
   let server: Server;
@@ -355,6 +361,48 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
     await page.evaluate('fetch("/console/")'); // a whole exchange later, an answer has been read
     expect(await rows.count()).toBe(1);
   });
+
+  it('draws what has changed, and not more, with 10,000 requests in its list', async () => {
+    let events: ServerResponse | undefined;
+    const newest = 10_000;
+    answer = (path, response) => {
+      const [, before] = /before=(\d+)/.exec(path) ?? [];
+      const from = Number(before ?? newest);
+      const page = pageOf(
+        Array.from({ length: 100 }, (_, at) => rowOf(from - 1 - at, 'm')),
+        from > 100 ? from - 100 : null,
+      );
+      if (before !== undefined) return sendJson(response, 200, page);
+      follow(response, 'requests', page);
+      events = response;
+    };
+    const { page, faults } = await open(at('requests'));
+    const table = page.locator('table.requests');
+    await waitUntil(
+      async () => {
+        await page.evaluate('{ const box = document.querySelector(".tall"); box.scrollTop = box.scrollHeight; }');
+        return (await table.getAttribute('aria-rowcount')) === '10001';
+      },
+      { timeoutMs: 150_000, what: 'all requests in the list' },
+    );
+    await page.evaluate('document.querySelector(".tall").scrollTop = 0');
+    await table.locator('tr[aria-rowindex="2"]').waitFor();
+    await page.evaluate(COUNT_CHANGES);
+    const changes = async (): Promise<number> => Number(await page.evaluate('window.changes'));
+    // The end of a request changes one cell
+    events?.write(eventOf('changed', { requests: [rowOf(newest - 1, 'm', 503)], left_out: 0 }));
+    await table.locator('tr[aria-rowindex="2"]', { hasText: '503' }).waitFor();
+    expect(await changes()).toBeLessThan(10);
+    // A new one moves the others down: their rows stay, and nothing in them is drawn again
+    await page.evaluate('window.first = document.querySelector("tr[aria-rowindex=\'2\']")');
+    events?.write(eventOf('changed', { requests: [rowOf(newest, 'new')], left_out: 0 }));
+    await table.locator('tr[aria-rowindex="2"] td[title=new]').waitFor();
+    expect(await page.evaluate('window.first.getAttribute("aria-rowindex")')).toBe('3');
+    const drawn = await page.locator('table.requests tbody tr').count();
+    expect(drawn).toBeLessThan(80);
+    expect(await changes()).toBeLessThan(2 * drawn + 20);
+    expect(faults).toEqual([]);
+  }, 300_000);
 
   it('drops requests that have ended from a list of running ones', async () => {
     let events: ServerResponse | undefined;
