@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { FileLock, type StillHeld } from '../../concurrency/index.ts';
+import { FileLock, Semaphore, type StillHeld } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { FileLeases } from './file-leases.ts';
 import { MemoryPlannerStore } from './memory-store.ts';
@@ -29,6 +29,8 @@ export class FilePlannerStore implements PlannerStore {
   readonly #clock: Clock;
   readonly #lock: FileLock;
   readonly #leases: FileLeases;
+  /** Lets one call of this process at a time follow the log: two would count its lines twice. */
+  readonly #follower = new Semaphore(1);
   #played: MemoryPlannerStore;
   #ino = -1;
   #offset = 0;
@@ -93,8 +95,7 @@ export class FilePlannerStore implements PlannerStore {
   }
 
   async #read<T>(read: (store: MemoryPlannerStore) => Promise<T>, signal: AbortSignal): Promise<T> {
-    signal.throwIfAborted();
-    await this.#catchUp();
+    await this.#follower.run(() => this.#catchUp(), signal);
     return read(this.#played);
   }
 
@@ -105,7 +106,7 @@ export class FilePlannerStore implements PlannerStore {
     change: (store: MemoryPlannerStore) => Promise<T>,
   ): Promise<T> {
     signal.throwIfAborted();
-    return this.#lock.hold(signal, async (stillHeld) => {
+    const make = async (stillHeld: StillHeld): Promise<T> => {
       try {
         await this.#catchUp();
         const outcome = await change(this.#played);
@@ -115,7 +116,8 @@ export class FilePlannerStore implements PlannerStore {
         this.#forget(); // a change that was replayed but not written does not hold
         throw thrown;
       }
-    });
+    };
+    return this.#lock.hold(signal, (stillHeld) => this.#follower.run(() => make(stillHeld), signal));
   }
 
   #forget(): void {

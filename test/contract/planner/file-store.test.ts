@@ -89,6 +89,19 @@ describe('the log of planners', () => {
     }
   });
 
+  it('is read to its end by readers at the same time', async () => {
+    const [writer, reader] = [new FilePlannerStore(folder, clock), new FilePlannerStore(folder, clock)];
+    await writer.commit('g', { version: 0, state: 's' }, NEVER);
+    await Promise.all([
+      reader.readState('g', NEVER),
+      reader.groups(NEVER),
+      reader.decisions('g', { sinceMs: 0 }, NEVER),
+    ]);
+    await writer.commit('g', { version: 1, state: 't'.repeat(999), decision: someDecision(0) }, NEVER);
+    expect((await reader.readState('g', NEVER))?.version).toBe(2);
+    expect(await reader.decisions('g', { sinceMs: 0 }, NEVER)).toEqual([someDecision(0)]);
+  });
+
   it('is written anew when it has grown long, under the eyes of others', async () => {
     const [writer, reader] = [new FilePlannerStore(folder, clock), new FilePlannerStore(folder, clock)];
     const state = 'x'.repeat(2 ** 20);
