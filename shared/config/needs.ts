@@ -120,6 +120,8 @@ const SIMULATED_FLEETS = only(['simulate'], on('plannerFleets'));
 const MADE_UP = on('workload');
 const SHARED_TEXTS = is('workload', 'agents', 'tenants', 'retrieval', 'chats');
 const PREDICTED_LOAD = only(['frontend', 'router'], is('routerPrefillLoadModel', 'aic'));
+/** Conditions under which a process has a console. */
+const CONSOLE: readonly Need[] = [isNot('consoleRequests', 0), off('disableFrontendAdminApi')];
 /** Conditions under which the state of the caches is stored for routers that start later. */
 const SHARED_STATE: readonly Need[] = [
   KV,
@@ -136,7 +138,8 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   stripAnthropicPreamble: [on('enableAnthropicApi')],
   responseStoreTtlSecs: [isNot('responseStore', 'off')],
   responseStoreMaxMb: [isNot('responseStore', 'off')],
-  consoleShowPrompts: [isNot('consoleRequests', 0), off('disableFrontendAdminApi')],
+  consoleShowPrompts: CONSOLE,
+  instancePrices: CONSOLE,
   keyCacheSecs: [KEYS],
   cacheIsolation: [KEYS],
   grpcMetricsPort: [on('kserveGrpcServer')],
@@ -344,7 +347,8 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   interruptionsPerHour: [SIMULATED_PLANNER],
   plannerFleets: [SIMULATED_PLANNER],
   plannerModel: [SIMULATED_FLEETS],
-  plannerTable: [only(['function'], on('holdTimeoutSecs'))],
+  plannerDir: CONSOLE.map((need) => only(['frontend'], need)),
+  plannerTable: [only(['function'], on('holdTimeoutSecs')), ...CONSOLE.map((need) => only(['frontend'], need))],
   namespace: [SIMULATED_FLEETS],
   fleetConditions: [SIMULATED_PLANNER, on('plannerFleets')],
 };

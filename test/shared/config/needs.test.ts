@@ -53,6 +53,13 @@ describe('a setting that another one switches off', () => {
     ['local', ['--max-workers=9'], {}, '--max-workers has no effect: it needs --planner'],
     ['simulate', ['--planner', '--planner-model=m'], {}, '--planner-model has no effect: it needs --planner-fleets'],
     ['function', [], { STATOR_PLANNER_TABLE: 't' }, 'STATOR_PLANNER_TABLE has no effect: it needs --hold-timeout'],
+    [
+      'frontend',
+      ['--console-requests=0', '--planner-dir=/p', '--instance-prices=g6e.xlarge=1'],
+      { STATOR_PLANNER_TABLE: 't' },
+      'have no effect: they need --console-requests other than 0',
+    ],
+    ['frontend', ['--planner-dir=/p'], { DYN_DISABLE_FRONTEND_ADMIN_API: 'true' }, '--planner-dir has no effect'],
   ])('is reported at the start of %s %j %j', (process, argv, env, says) => {
     expect(idleOf(process, argv, env)).toEqual([expect.stringContaining(says)]);
   });
