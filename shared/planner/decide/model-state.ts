@@ -220,6 +220,11 @@ export function packState(state: ModelState): string {
   return text;
 }
 
+/** Whether a text in a store is a state: a folder of `stator local` has decisions and only a number beside them. */
+export function isState(text: string): boolean {
+  return text.startsWith('{');
+}
+
 /** Reads a stored state. @throws Error for a state of another version */
 export function unpackState(text: string): ModelState {
   // Older states have `failures`, which no law reads.

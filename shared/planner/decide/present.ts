@@ -1,7 +1,7 @@
 import type { PlannerConfig } from '../config.ts';
 import { roundSample } from '../record/fleet-sample.ts';
 import type { TickRecord } from '../store/types.ts';
-import { unpackState } from './model-state.ts';
+import { isState, unpackState } from './model-state.ts';
 import { plannerOf } from './what-if.ts';
 
 /** A planner as its stored state says. */
@@ -17,7 +17,7 @@ export interface PresentPlanner {
  * decisions without a state.
  */
 export function readPresent(text: string): PresentPlanner | undefined {
-  if (!text.startsWith('{')) return undefined;
+  if (!isState(text)) return undefined;
   const { asked, latest, recorded, tickAtS } = unpackState(text);
   const sample = recorded?.sample && roundSample(recorded.sample);
   return {

@@ -1,5 +1,5 @@
 import type { StartPhase } from '../../protocol/index.ts';
-import { unpackState } from '../decide/model-state.ts';
+import { isState, unpackState } from '../decide/model-state.ts';
 import type { PlannerStore } from '../store/types.ts';
 
 /** A machine whose agent has told how far its start is. */
@@ -42,10 +42,13 @@ export async function readStart(
   return {
     decidedAtMs: wantsWorkers ? decision?.decidedAtMs : undefined,
     problem: wantsWorkers ? decision?.problem : undefined,
-    hosts: Object.entries(unpackState(stored.state).hosts ?? {}).map(([instanceId, [phase, sinceS]]) => ({
-      instanceId,
-      phase,
-      sinceMs: Math.round(sinceS * 1000),
-    })),
+    hosts: hostsOf(stored.state),
   };
+}
+
+function hostsOf(text: string): readonly StartingHost[] {
+  const { hosts = {} } = isState(text) ? unpackState(text) : {};
+  return Object.entries(hosts).map(([instanceId, [phase, sinceS]]) => {
+    return { instanceId, phase, sinceMs: Math.round(sinceS * 1000) };
+  });
 }

@@ -26,4 +26,13 @@ describe('the start of a model as its planner knows it', () => {
     await store.commit('ns#m', { version: 1, state, decision: decisionOf(1, 0, nowMs + 1) }, signal);
     expect(await readStart(store, 'ns#m', nowMs, signal)).toMatchObject({ decidedAtMs: undefined, problem: undefined });
   });
+
+  it('has the decision that a `stator local` has kept, whose state is not stored', async () => {
+    const clock = new VirtualClock();
+    const store = new MemoryPlannerStore(clock);
+    const nowMs = clock.wallMs();
+    await store.commit('ns#m', { version: 0, state: 'next 7', decision: decisionOf(0, 1, nowMs) }, signal);
+    const known = { decidedAtMs: nowMs, problem: 'no capacity', hosts: [] };
+    expect(await readStart(store, 'ns#m', nowMs, signal)).toEqual(known);
+  });
 });
