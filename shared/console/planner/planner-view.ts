@@ -18,6 +18,8 @@ export interface PlannerSource {
 
 /** Longest time that one reading may take, in milliseconds. */
 const READ_MS_MAX = 5000;
+/** Time without a reading after which no client follows the view, so that another model may be the latest one. */
+const LEFT_MS = 60_000;
 
 type Open = () => Promise<PlannerRecords>;
 
@@ -75,11 +77,14 @@ export class PlannerView {
 
   async #readFrom(store: PlannerRecords, signal: AbortSignal): Promise<Records | undefined> {
     this.#groups = await store.groups(signal);
-    if (this.#group === undefined || !this.#groups.includes(this.#group)) {
+    const before = this.#group;
+    if (before === undefined || !this.#groups.includes(before) || this.ageMs > LEFT_MS) {
       this.#group = await chooseGroup(store, this.#groups, this.#wanted, signal);
-      this.#reader = this.#group === undefined ? undefined : new RecordReader(this.#clock, store, this.#group);
+      if (this.#group !== before) this.#reader = undefined;
     }
-    return this.#reader?.read(signal);
+    if (this.#group === undefined) return undefined;
+    this.#reader ??= new RecordReader(this.#clock, store, this.#group);
+    return this.#reader.read(signal);
   }
 
   #changes(): string {

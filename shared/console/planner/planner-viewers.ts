@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../../clock/index.ts';
 import { withDeadline } from '../../concurrency/index.ts';
-import { askWhatIf, type LawAnswer, type WhatIf } from '../../planner/index.ts';
+import { reasonOf } from '../../errors/index.ts';
+import { askWhatIf, type LawAnswer, PlannerStoreError, type WhatIf } from '../../planner/index.ts';
 import type { ViewerSink } from '../viewers.ts';
 import { chooseGroup } from './groups.ts';
 import { type PlannerSource, PlannerView } from './planner-view.ts';
@@ -73,20 +74,24 @@ export class PlannerViewers {
   /**
    * Asks the law with other bounds. Nothing changes.
    * @returns undefined if there is no such model
-   * @throws WhatIfRefusal, PlannerConfigError, PlannerRecordsError
+   * @throws WhatIfRefusal, PlannerConfigError, PlannerStoreError
    */
   async ask({ group: wanted = '', ...bounds }: WhatIfBody, signal: AbortSignal): Promise<ConsoleWhatIf | undefined> {
     const open = this.#opener();
     if (open === undefined) return undefined;
     const within = { clock: this.#clock, timeoutMs: ASK_MS_MAX, signal };
-    return withDeadline(within, async (each) => {
+    const read = withDeadline(within, async (each) => {
       const store = await open();
       const group = await chooseGroup(store, await store.groups(each), wanted, each);
       const stored = group === undefined ? undefined : await store.readState(group, each);
-      if (group === undefined || stored === undefined) return undefined;
-      const given = Object.entries(bounds).filter(([, value]) => value !== undefined);
-      return { group, ...answered(askWhatIf(stored.state, Object.fromEntries(given))) };
+      return group === undefined || stored === undefined ? undefined : { group, ...stored };
     });
+    const found = await read.catch((thrown: unknown) => {
+      throw thrown instanceof PlannerStoreError ? thrown : unreadable(thrown);
+    });
+    if (found === undefined) return undefined;
+    const given = Object.entries(bounds).filter(([, value]) => value !== undefined);
+    return { group: found.group, ...answered(askWhatIf(found.state, Object.fromEntries(given))) };
   }
 
   async close(): Promise<void> {
@@ -142,6 +147,10 @@ export class PlannerViewers {
       else send(viewer, 'planned', change);
     }
   }
+}
+
+function unreadable(thrown: unknown): PlannerStoreError {
+  return new PlannerStoreError('unavailable', `they cannot be read: ${reasonOf(thrown)}`, thrown);
 }
 
 function begin(viewer: Viewer): void {

@@ -1,10 +1,12 @@
+import { reasonOf } from '../../errors/index.ts';
 import { type PlannerConfig, parsePlannerConfig, runsThroughputLoop } from '../config.ts';
 import { poolsOf } from '../laws/pools.ts';
+import { measuredCapacity } from '../laws/rate.ts';
 import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
 import type { PerPool, Targets } from '../types.ts';
 import { noReport } from './apply-signal.ts';
 import { passesKept, RANKS_KEPT } from './asked-with.ts';
-import { type AskedWith, type ModelState, unpackState } from './model-state.ts';
+import { type AskedWith, isState, type ModelState, unpackState } from './model-state.ts';
 import { targetsOf } from './targets.ts';
 import { type LawTick, tickLaw } from './tick-law.ts';
 
@@ -58,6 +60,12 @@ export class WhatIfRefusal extends Error {
   override readonly name = 'WhatIfRefusal';
 }
 
+/** A planner that is asked, and the time of a start that the question states. */
+interface Asked extends Planner {
+  /** @default as measured, or as configured */
+  readonly startSeconds?: number | undefined;
+}
+
 /** Time by which the question comes after the state, in seconds: the law refuses the same time twice. */
 const AFTER_S = 0.001;
 /** Seconds of traffic that the throughput loop can be asked with. */
@@ -74,14 +82,13 @@ const LONG_AGO_S = 0;
  * @throws PlannerConfigError for bounds that contradict each other or those that stay
  */
 export function askWhatIf(text: string, bounds: WhatIfBounds): WhatIf {
-  const { asked, tickAtS } = stateOf(text);
-  const planner = plannerOf(asked);
+  const { ticked: planner, tickAtS } = stateOf(text);
   const other = withBounds(planner, bounds);
   return {
     atMs: Math.round(1000 * tickAtS),
     present: answerOf(text, planner),
-    other: answerOf(text, other),
-    notes: notesOf(text, planner),
+    other: answerOf(text, { ...other, startSeconds: bounds.start_seconds }),
+    notes: [...notesOf(text, planner), ...unreadOf(bounds, other)],
   };
 }
 
@@ -90,17 +97,28 @@ export function plannerOf({ config, engines = {} }: AskedWith): Planner {
   return { config: parsePlannerConfig(config), engines };
 }
 
-function stateOf(text: string): ModelState & { readonly asked: AskedWith } {
-  if (!text.startsWith('{')) {
-    throw new WhatIfRefusal('this planner keeps its state in its own process: ask the console of that process');
-  }
-  const state = unpackState(text);
-  const { asked } = state;
-  if (asked === undefined) throw new WhatIfRefusal('the planner has not ticked since it was updated, or is older');
-  return { ...state, asked };
+/** A state that the law can be asked about. */
+interface Questioned extends ModelState {
+  readonly asked: AskedWith;
+  /** The planner that ticked last. */
+  readonly ticked: Planner;
 }
 
-function answerOf(text: string, planner: Planner): LawAnswer {
+function stateOf(text: string): Questioned {
+  if (!isState(text)) {
+    throw new WhatIfRefusal('this planner keeps its state in its own process: ask the console of that process');
+  }
+  try {
+    const state = unpackState(text);
+    const { asked } = state;
+    if (asked !== undefined) return { ...state, asked, ticked: plannerOf(asked) };
+  } catch (thrown) {
+    throw new WhatIfRefusal(`this release cannot read the planner's state: ${reasonOf(thrown)}`);
+  }
+  throw new WhatIfRefusal('the planner has not ticked since it was updated, or is older');
+}
+
+function answerOf(text: string, planner: Asked): LawAnswer {
   const { tick, state } = ask(text, planner);
   const now = Object.fromEntries(
     poolsOf(planner.config).map((pool) => {
@@ -126,9 +144,9 @@ function answerOf(text: string, planner: Planner): LawAnswer {
 }
 
 /** Returns the targets of the rate law without the needs that it remembers, in one step. */
-function settledTargets(text: string, { config, engines }: Planner): Targets | undefined {
-  const calm = { ...config, rateStepMax: Number.MAX_SAFE_INTEGER, rateUpWindowSeconds: 0 };
-  return ask(text, { config: calm, engines }, forgetNeeds).tick.effect.targets;
+function settledTargets(text: string, asked: Asked): Targets | undefined {
+  const calm = { ...asked.config, rateStepMax: Number.MAX_SAFE_INTEGER, rateUpWindowSeconds: 0 };
+  return ask(text, { ...asked, config: calm }, forgetNeeds).tick.effect.targets;
 }
 
 function forgetNeeds(state: ModelState): void {
@@ -140,14 +158,15 @@ function forgetNeeds(state: ModelState): void {
 /** Runs one tick of the law on a copy of the state. @param change changes the copy before */
 function ask(
   text: string,
-  planner: Planner,
+  planner: Asked,
   change = (_state: ModelState): void => {},
 ): { readonly tick: LawTick; readonly state: ModelState } {
   const state = stateOf(text);
   state.nowS = Math.max(state.nowS, state.tickAtS) + AFTER_S;
   change(state);
   makeDue(state, planner.config);
-  const { counted, startSeconds } = state.asked;
+  const { counted, startSeconds: measured } = state.asked;
+  const startSeconds = planner.startSeconds ?? measured;
   const report = { ...noReport(), passes: passesKept(state.asked) };
   return { tick: tickLaw(state, report, { planner, counted, startSeconds }), state };
 }
@@ -177,4 +196,19 @@ function notesOf(text: string, { config }: Planner): readonly string[] {
       ? ['A window of traffic has just ended: ask again in some seconds for what the expected traffic needs.']
       : []),
   ];
+}
+
+/** Keys that only the law rate reads. */
+const OF_RATE = ['rate_target_load', 'rate_requests_per_second', 'rate_step_max', 'idle_to_zero_seconds'] as const;
+
+/** Returns a note for bounds of the question that the law does not read. */
+function unreadOf(bounds: WhatIfBounds, { config }: Planner): readonly string[] {
+  const targets = (['ttft_ms', 'itl_ms'] as const).filter((key) => bounds[key] !== undefined);
+  if (config.law === 'rate') {
+    const isMeasured = poolsOf(config).every((pool) => measuredCapacity(pool, config) != null);
+    if (!isMeasured || targets.length === 0) return [];
+    return [`${targets.join(' and ')}: the capacity of a worker is stated, and does not follow from the targets.`];
+  }
+  const unread = OF_RATE.filter((key) => bounds[key] !== undefined);
+  return unread.length === 0 ? [] : [`${unread.join(', ')}: the law ${config.law} does not read this.`];
 }

@@ -198,6 +198,19 @@ describe('viewers of a planner', () => {
     expect(why).toBe('No planner has decided for other.');
   });
 
+  it('see the model that ticked last anew once no client has looked for a while', async () => {
+    const { clock, viewers, put } = bed();
+    const groupNow = async () => (JSON.parse(await viewers.now('')) as ConsolePlanner).group;
+    await put('ns#a', tickAt(BEGIN_MS - 2000));
+    await put('ns#b', tickAt(BEGIN_MS - 1000));
+    expect(await groupNow()).toBe('ns#b');
+    await put('ns#a', tickAt(BEGIN_MS + 1000));
+    await clock.advance(30_000);
+    expect(await groupNow()).toBe('ns#b');
+    await clock.advance(61_000);
+    expect(await groupNow()).toBe('ns#a');
+  });
+
   it('learn how to start a planner if there is none, and see the first one that comes', async () => {
     const { clock, viewers, put } = bed('Start one with a command.');
     const { events } = viewerOf(viewers);

@@ -13,7 +13,13 @@ import { waitUntil } from '../../support/wait-until.ts';
 const NEVER = new AbortController().signal;
 const QUESTION = '/console/api/what-if';
 
-async function bed({ group = 'ns#m', ...options }: TestAppOptions & { readonly group?: string } = {}) {
+interface BedOptions extends TestAppOptions {
+  readonly group?: string;
+  /** @default the store is there */
+  readonly opens?: () => Promise<void>;
+}
+
+async function bed({ group = 'ns#m', opens = async () => {}, ...options }: BedOptions = {}) {
   const clock = new VirtualClock(1000 * (BEGIN_S + 60));
   const store = new MemoryPlannerStore({ wallMs: () => clock.wallMs() });
   const raw = { mode: 'agg', rate_requests_per_second: 10, max_gpu_budget: 32, start_seconds: 60 };
@@ -22,7 +28,7 @@ async function bed({ group = 'ns#m', ...options }: TestAppOptions & { readonly g
     await handleSignals([signal], { store, group, planner }, NEVER);
   }
   const { open } = openConsoleBed(clock, 1000, {
-    planners: { howToStart: 'Start one.', open: async () => store },
+    planners: { howToStart: 'Start one.', open: () => opens().then(() => store) },
   });
   const { app } = createTestApp({ clock, console: open, ...options });
   const ask = (path: string, init: RequestInit = {}, peer = '127.0.0.1') =>
@@ -104,6 +110,18 @@ describe('POST /console/api/what-if', () => {
     const init = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{}' };
     expect((await ask(QUESTION, init, '10.0.0.7')).status).toBe(403);
     expect((await ask('/console/api?view=planner', {}, '10.0.0.7')).status).toBe(403);
+  });
+
+  it('answers 503 with the reason while the records cannot be read', async () => {
+    const { question } = await bed({ opens: () => Promise.reject(new Error('the planner has not started yet')) });
+    const response = await question({});
+    expect(response.status).toBe(503);
+    expect(await response.text()).toContain('the planner has not started yet');
+    const late = await bed({ opens: () => new Promise(() => {}) });
+    const asked = late.question({});
+    await waitUntil(() => late.clock.pendingTimers > 0);
+    await late.clock.advance(5000);
+    expect((await asked).status).toBe(503);
   });
 
   it('says so if the planner keeps its state to itself', async () => {

@@ -70,6 +70,26 @@ describe('the law asked with other bounds', () => {
     expect(unpackState(text).asked).toMatchObject({ startSeconds: 45 });
   });
 
+  it('takes the time of a start from the question, although a start was measured', async () => {
+    const story = tellStory(200, { rate: (atS) => 0.2 * atS, workers: () => 3 });
+    const text = await stateAfter(story, { rate_step_max: 100 }, { ready: 3, starting: 0 });
+    const { present, other } = askWhatIf(text, { start_seconds: 900 });
+    expect(other.pools.decode!.demand).toBeGreaterThan(present.pools.decode!.demand);
+    expect(other.pools.decode!.need).toBeGreaterThan(present.pools.decode!.need);
+  });
+
+  it('says which bounds of the question the law does not read', async () => {
+    const text = await stateAfter(tellStory(60, BUSY));
+    expect(askWhatIf(text, { ttft_ms: 9, max_gpu_budget: 3 }).notes).toEqual([
+      'ttft_ms: the capacity of a worker is stated, and does not follow from the targets.',
+    ]);
+    const limits = { law: 'load', decode_scale_up_kv_rate: 80, decode_scale_down_kv_rate: 20 };
+    const ofLoad = await stateAfter(tellStory(60, BUSY), limits);
+    expect(askWhatIf(ofLoad, { rate_step_max: 2, idle_to_zero_seconds: 1 }).notes).toContain(
+      'rate_step_max, idle_to_zero_seconds: the law load does not read this.',
+    );
+  });
+
   it('asks the loops of Dynamo with the passes of the last tick', async () => {
     const limits = { law: 'load', decode_scale_up_kv_rate: 80, decode_scale_down_kv_rate: 20 };
     const pass = [0.01, 0, 0, 0, 3, 1_000_000, 0, 0, 0, 0] as const;
@@ -100,6 +120,8 @@ describe('the law asked with other bounds', () => {
     const text = JSON.stringify({ ...older, sources: {}, folded: {} });
     expect(() => askWhatIf(text, {})).toThrow(WhatIfRefusal);
     expect(() => askWhatIf('next 7', {})).toThrow(/in its own process/);
+    expect(() => askWhatIf('{"v":2}', {})).toThrow(WhatIfRefusal);
+    expect(() => askWhatIf('{"v":2}', {})).toThrow(/this release cannot read .* version 2/);
     expect(readPresent(text)?.config).toBeUndefined();
     expect(readPresent('next 7')).toBeUndefined();
   });
