@@ -74,6 +74,7 @@ export class RequestQueue {
   mustWait({ request }: WeighedRequest): boolean {
     const line = this.#lineFor(request);
     if (!canWait(line.policyClass)) return false;
+    if (this.#isCrowded(line)) return false;
     if (line.hasLineFor(request)) return true;
     return !this.#hasRoom(line, uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens()));
   }
@@ -222,8 +223,20 @@ export class RequestQueue {
   #canGo(waiting: Waiting): boolean {
     if (isOverdue(waiting, this.#options.clock.nowMs())) return true;
     return (
-      this.#chooser.narrow(waiting.weighed.request) !== undefined || this.#hasRoom(waiting.line, waiting.costTokens)
+      this.#chooser.narrow(waiting.weighed.request) !== undefined ||
+      this.#isCrowded(waiting.line) ||
+      this.#hasRoom(waiting.line, waiting.costTokens)
     );
+  }
+
+  /**
+   * Whether there are as many routers as ranks or more, and the class has no bounds of its own. Then requests that wait
+   * in each router would all leave for the first rank with room.
+   */
+  #isCrowded({ policyClass }: ClassQueue): boolean {
+    const { share } = this.#options;
+    if (share === undefined || !this.#isStator || policyClass.hasOwnBounds) return false;
+    return share.routers > 1 && share.routers >= this.#chooser.candidates.count;
   }
 
   /** Whether the class has the order of `stator`, whose keys change while requests wait. */

@@ -17,6 +17,7 @@ function model(name: string): string {
 const AIC = [...['--aic-backend', 'vllm', '--aic-system', 'h100_sxm'], ...['--aic-model-path', model('llama-3.1-8b')]];
 const EXPERTS = ['--aic-backend', 'vllm', '--aic-system', 'h100_sxm', '--aic-model-path', model('mixtral-8x7b')];
 
+const DYNAMO = ['--router-cost-model', 'dynamo'];
 const PREDICTED = ['--router-prefill-load-model', 'aic', ...AIC];
 
 interface Case {
@@ -51,15 +52,15 @@ const UNDER_BOTH: readonly Case[] = [
     with: ['--router-queue-threshold', '0.2'],
     values: of('router-queue-policy', 'fcfs', 'wspt'),
   },
-  { flag: '--router-track-output-blocks', values: on('router-track-output-blocks') },
-  { flag: '--router-track-active-blocks', values: on('router-track-active-blocks') },
-  { flag: '--router-assume-kv-reuse', values: on('router-assume-kv-reuse') },
   { flag: '--router-kv-events', with: ['--kv-event-lag-ms', '1000'], values: on('router-kv-events') },
   { flag: '--router-ttl-secs', with: ['--no-router-kv-events'], values: of('router-ttl-secs', '0.5', '120') },
   { flag: '--router-replica-sync', with: ['--routers', '3'], values: on('router-replica-sync') },
 ];
 
 const BY_FORMULA: readonly Case[] = [
+  { flag: '--router-track-output-blocks', with: DYNAMO, values: on('router-track-output-blocks') },
+  { flag: '--router-track-active-blocks', with: DYNAMO, values: on('router-track-active-blocks') },
+  { flag: '--router-assume-kv-reuse', with: DYNAMO, values: on('router-assume-kv-reuse') },
   { flag: '--router-mode', values: of('router-mode', 'kv', 'round-robin') },
   { flag: '--load-aware', values: [['--load-aware'], []] },
   { flag: '--router-kv-overlap-score-credit', values: of('router-kv-overlap-score-credit', '1', '0.2') },

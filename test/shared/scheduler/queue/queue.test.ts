@@ -378,6 +378,18 @@ models:
 describe('the queue of the cost model stator', () => {
   const stator = { costModel: 'stator', queueThreshold: 'auto' } as const;
 
+  it('is empty if there are as many routers as workers, which would all send to the first idle one', () => {
+    const waits = (routers: number, config: object = stator) => {
+      const share = { isOwn: () => true, routers };
+      const pool = narrow({ config, workers: [worker('a'), worker('b')], share });
+      for (let at = 0; at < 2; at++) pool.submit(`x${at}`, promptTokens(8000, at));
+      return pool.submit('r', promptTokens(8000, 3)).ticket.isWaiting;
+    };
+    expect([waits(1), waits(2), waits(3)]).toEqual([true, false, false]);
+    const bounded = { ...stator, queueThreshold: 0 };
+    expect([waits(1, bounded), waits(3, bounded)]).toEqual([true, true]);
+  });
+
   it('sends while some eligible worker is idle, to the cheapest one, idle or not', () => {
     const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
     pool.store('a', promptTokens(16_000, 5));
