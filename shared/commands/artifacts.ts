@@ -28,11 +28,12 @@ The AWS SDK finds credentials and region in its usual places. AWS_ENDPOINT names
 type Env = Readonly<Record<string, string | undefined>>;
 
 interface Surroundings {
-  readonly clock: Clock;
+  /** @default the machine's clock */
+  readonly clock?: Clock;
   /** Ends `fetch`. @default nothing does */
   readonly signal?: AbortSignal;
-  /** Prints a part of the text earlier. */
-  print(text: string): void;
+  /** Prints a part of the text earlier. @default prints nothing */
+  print?(text: string): void;
 }
 
 /**
@@ -42,7 +43,7 @@ interface Surroundings {
 export async function runArtifacts(
   argv: readonly string[],
   env: Env = process.env,
-  { clock, signal = new AbortController().signal, print }: Surroundings = { clock: systemClock, print: () => {} },
+  { clock = systemClock, signal = new AbortController().signal, print = () => {} }: Surroundings = {},
 ): Promise<string> {
   const { values, positionals } = parseFlags({
     args: [...argv],

@@ -27,14 +27,15 @@ export function serveOpenApi(operations: readonly Operation[]): Serve {
   // The imports are lazy: a function parses the code only if a client asks for the document.
   const load = () =>
     loadCode('the OpenAPI document', async () => {
-      const [code] = await Promise.all([import('./document.ts'), ...operations.map(({ answer }) => answer?.())]);
-      return code;
+      const answers = operations.map(({ answer }) => answer?.());
+      const [{ openApiDocument }] = await Promise.all([import('./document.ts'), ...answers]);
+      return openApiDocument;
     });
   const serve = async (deps: HttpAppDeps, exchange: HttpExchange): Promise<void> => {
     const models = exampleModels(modelsShown(deps, exchange, 'models'));
     const key = JSON.stringify(models);
     if (document?.models !== key) {
-      const { openApiDocument } = await load();
+      const openApiDocument = await load();
       document = { models: key, text: JSON.stringify(await openApiDocument(operations, deps.settings, models)) };
     }
     sendText(exchange, 200, 'application/json', document.text);
