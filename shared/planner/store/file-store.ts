@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../clock/index.ts';
-import { FileLock, Semaphore, type StillHeld } from '../../concurrency/index.ts';
+import { FileLock, Semaphore, type StillHeld, turnOfItsOwn } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { FileLeases } from './file-leases.ts';
 import { MemoryPlannerStore } from './memory-store.ts';
@@ -12,6 +12,8 @@ const FILE = 'planner.jsonl';
 const MODE = 0o600;
 /** Bytes at which the log is written anew without forgotten entries. */
 const LOG_BYTES_MAX = 8 * 1024 * 1024;
+/** Characters of the log that are replayed in one turn of the event loop: a frontend with streams may read it. */
+const TURN_CHARACTERS = 256 * 1024;
 /** Longest log in bytes; a longer one was not written by this store. */
 const READ_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -144,10 +146,21 @@ export class FilePlannerStore implements PlannerStore {
         this.#offset,
       );
       const end = buffer.subarray(0, bytesRead).lastIndexOf(0x0a) + 1;
-      for (const text of buffer.subarray(0, end).toString().split('\n')) if (text !== '') await this.#play(text);
+      await this.#playAll(buffer.subarray(0, end).toString().split('\n'));
       this.#offset += end;
     } finally {
       await file.close();
+    }
+  }
+
+  async #playAll(lines: readonly string[]): Promise<void> {
+    let played = 0;
+    for (const text of lines) {
+      if (text !== '') await this.#play(text);
+      played += text.length;
+      if (played < TURN_CHARACTERS) continue;
+      played = 0;
+      await turnOfItsOwn();
     }
   }
 

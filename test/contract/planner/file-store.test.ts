@@ -102,6 +102,25 @@ describe('the log of planners', () => {
     expect(await reader.decisions('g', { sinceMs: 0 }, NEVER)).toEqual([someDecision(0)]);
   });
 
+  it('leaves turns of the event loop to others while a process reads all of it', async () => {
+    const writer = new FilePlannerStore(folder, clock);
+    const state = 'x'.repeat(2 ** 17);
+    for (let version = 0; version < 20; version++) await writer.commit('g', { version, state }, NEVER);
+    let turn = 0;
+    let next = setImmediate(function count() {
+      turn++;
+      next = setImmediate(count);
+    });
+    const turns = new Set<number>();
+    const wallMs = (): number => {
+      turns.add(turn); // for each line
+      return clock.wallMs();
+    };
+    const { version } = (await new FilePlannerStore(folder, { ...clock, wallMs }).readState('g', NEVER)) ?? {};
+    clearImmediate(next);
+    expect([version, turns.size > 4]).toEqual([20, true]);
+  });
+
   it('is written anew when it has grown long, under the eyes of others', async () => {
     const [writer, reader] = [new FilePlannerStore(folder, clock), new FilePlannerStore(folder, clock)];
     const state = 'x'.repeat(2 ** 20);
