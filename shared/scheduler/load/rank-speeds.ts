@@ -24,6 +24,11 @@ const KEPT = 0.98;
 const OUTPUT_TOKENS_MIN = 8;
 /** Share of the time between two tokens that decoding takes at least, however many prefills ran. */
 const DECODE_SHARE_MIN = 0.3;
+/**
+ * Most that the steps of one request count, relative to those expected. A client that stops reading for minutes makes
+ * only its own request slow. Without a bound, its steps would change the means for all others.
+ */
+const STEP_RATIO_MAX = 4;
 /** Change of a rank's slowness with each value that was seen, as a share of the distance. Prefills vary more. */
 const PREFILL_GAIN = 0.01;
 const DECODE_GAIN = 0.03;
@@ -117,10 +122,11 @@ export class RankSpeeds {
     if (outputTokens < OUTPUT_TOKENS_MIN) return;
     const prefillMs = prefilledTokens * this.msPerTokenOf(rank);
     const stepMs = Math.max(DECODE_SHARE_MIN * elapsedMs, elapsedMs - prefillMs) / (outputTokens - 1);
-    const seen = stepMs / this.#steps.at(contextTokens);
+    const expectedMs = this.#steps.at(contextTokens);
+    const seen = Math.min(STEP_RATIO_MAX, stepMs / expectedMs);
     this.#learnSlowness(rank, seen / this.#seenMean, DECODE_GAIN);
     this.#seenMean = KEPT * this.#seenMean + (1 - KEPT) * seen;
-    this.#steps.add(contextTokens, stepMs);
+    this.#steps.add(contextTokens, seen * expectedMs);
   }
 
   #learnSlowness(rank: number, seen: number, gain: number): void {
@@ -140,6 +146,11 @@ const START_CONTEXT_TOKENS = 400_000;
 const START_WEIGHT = 5;
 const STEP_KEPT = 0.995;
 const STEP_MS_MIN = 0.1;
+/**
+ * Standard deviation of the contexts, in tokens, below which they tell no slope: at the start's slope, steps differ by
+ * 0.16 ms over it, which is less than other causes change.
+ */
+const CONTEXT_DEVIATION_MIN = 4000;
 
 /** Duration of a decode step as a line over the tokens in context: least squares over the latest requests. */
 class StepLine {
@@ -169,8 +180,9 @@ class StepLine {
     this.#y = STEP_KEPT * this.#y + stepMs;
     this.#xy = STEP_KEPT * this.#xy + contextTokens * stepMs;
     const spread = this.#count * this.#xx - this.#x * this.#x;
-    if (spread <= 0) return; // one context length tells no slope
-    this.msPerToken = Math.max(0, (this.#count * this.#xy - this.#x * this.#y) / spread);
+    if (spread >= (CONTEXT_DEVIATION_MIN * this.#count) ** 2) {
+      this.msPerToken = Math.max(0, (this.#count * this.#xy - this.#x * this.#y) / spread);
+    }
     this.ms = Math.max(STEP_MS_MIN, (this.#y - this.msPerToken * this.#x) / this.#count);
   }
 }

@@ -77,6 +77,24 @@ describe('the speeds of ranks', () => {
     expect(speeds.msPerToken).toBeLessThanOrEqual(0.1);
   });
 
+  it('stay nearly the same if some clients stop reading for minutes', () => {
+    const speeds = speedsOf(3); // the third one gets no requests
+    for (let at = 0; at < 2000; at++) end(speeds, at % 2, (at % 10) * 50_000, at % 17 > 0 ? {} : { slowness: 300 });
+    expect([...speeds.slowness.subarray(0, 3)]).toEqual([1, 1, 1]);
+    expect(speeds.stepMs).toBeLessThan(2 * STEP_MS);
+  });
+
+  it('learn the step but no slope from contexts that hardly differ', () => {
+    const speeds = speedsOf(1);
+    for (let at = 0; at < 20_000; at++) {
+      const contextTokens = 1000 + (at % 2) * 10;
+      const elapsedMs = 100 * (at % 2 === 0 ? STEP_MS - 1 : STEP_MS + 1);
+      speeds.learnEnd({ rank: 0, elapsedMs, sinceStartMs: elapsedMs, prefilledTokens: 0, contextTokens }, 101);
+    }
+    expect(speeds.stepMs + 1000 * speeds.stepMsPerToken).toBeCloseTo(STEP_MS, 0);
+    expect(speeds.stepMsPerToken).toBeLessThan(1e-3);
+  });
+
   it('weigh a millisecond of decoding by the share of first tokens in the time of requests', () => {
     const speeds = speedsOf(1);
     const span = { rank: 0, elapsedMs: 3700, sinceStartMs: 4000, prefilledTokens: 0, contextTokens: 1000 };
