@@ -218,6 +218,7 @@ function workerOf(endpoint: EndpointRecord, card: ModelRecord | undefined): Endp
     dataParallelSize: runtime.data_parallel_size ?? 1,
     totalKvBlocks: runtime.total_kv_blocks,
     maxNumBatchedTokens: runtime.max_num_batched_tokens,
+    maxNumSeqs: runtime.max_num_seqs,
     deviceType: endpoint.device_type,
     taints: runtime.taints ?? [],
   };
