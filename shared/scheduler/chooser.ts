@@ -18,7 +18,7 @@ import { asksForDynamo, weightsFor } from './kv-config-sources.ts';
 import type { ActiveLoad } from './load/active-load.ts';
 import type { RankSpeeds } from './load/rank-speeds.ts';
 import type { UnseenLoad } from './load/unseen-load.ts';
-import { addShareCosts, addUnseenCosts, fillStatorCosts } from './stator-cost.ts';
+import { addShareCosts, addUnseenCosts, fillStatorCosts, subtractHomeSaving } from './stator-cost.ts';
 import type { DecisionReason, SchedulingRequest } from './types.ts';
 import type { WorkerSet } from './worker-set.ts';
 
@@ -206,9 +206,8 @@ export class Chooser {
       const weight = weightOf(home.key, seedOf(`${table.workerIdOf(rank)}/${table.dpRankOf(rank)}`));
       if (weight > heaviest) [at, heaviest] = [candidate, weight];
     }
-    const saved =
-      costModel === 'dynamo' ? weights.prefillLoadScale / blockSizeTokens : UNCACHED_WEIGHT * pace.msPerToken;
-    costs[at]! -= saved * home.tokens;
+    if (costModel === 'dynamo') costs[at]! -= (weights.prefillLoadScale / blockSizeTokens) * home.tokens;
+    else subtractHomeSaving(this.candidates, at, UNCACHED_WEIGHT * pace.msPerToken * home.tokens);
   }
 
   /**

@@ -145,16 +145,18 @@ export class Decider {
     matchMs: number,
     startMs: number,
   ): void {
-    const { ranks, count } = this.#chooser.candidates;
+    const { ranks, cachedTokens: cached, count } = this.#chooser.candidates;
     const { device } = this.#chooser.overlaps;
     let bestDeviceBlocks = 0;
+    let bestCachedTokens = 0;
     for (let at = 0; at < count; at++) {
       bestDeviceBlocks = Math.max(bestDeviceBlocks, device[ranks[at] as number] as number);
+      bestCachedTokens = Math.max(bestCachedTokens, cached[at] as number);
     }
     observer.decided({
       promptTokens,
       cachedTokens,
-      bestCachedTokens: this.#chooser.bestCachedTokens(),
+      bestCachedTokens,
       blocksLost: bestDeviceBlocks - deviceBlocks,
       sharedBeyondBlocks: sharedRanges === undefined ? 0 : hitsBeyond(sharedRanges, deviceBlocks),
       matchMs,

@@ -62,7 +62,7 @@ const FIELDS = [
 ] as const satisfies readonly (keyof RecordedCandidate)[];
 const COLUMNS = FIELDS.length;
 /**
- * Bound of the candidates kept in all records together, 9 MiB: 1,000 decisions among up to 65 workers, 128 among 512.
+ * Bound of the candidates kept in all records together, 9.5 MiB: 1,000 decisions among up to 65 workers, 128 among 512.
  */
 const CANDIDATES_MAX = 65_536;
 /** Numbers allocated at once for many records: 32 KiB. */

@@ -33,7 +33,10 @@ export interface WorkerSetRecord {
   readonly all_workers: number;
 }
 
-/** One candidate. Numbers are in blocks unless their name says otherwise. */
+/**
+ * One candidate. Its cost and terms are in milliseconds under cost model `stator`, and in blocks under `dynamo`. Other
+ * numbers are in blocks unless their name says otherwise.
+ */
 export interface CandidateRecord {
   /** Instance id, hex. */
   readonly worker_id: string;

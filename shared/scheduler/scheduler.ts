@@ -201,8 +201,10 @@ export class Scheduler {
     const prefillTokens = config.trackPrefillTokens ? uncachedTokens : 0;
     const counted = config.trackActiveBlocks ? hashes?.sequence : undefined;
     const entry = { id, rank, promptTokens, prefillTokens, prefillMs, expectedOutputTokens, hashes: counted };
-    this.#unseen.booked(uncachedTokens, clock.nowMs());
-    return this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, clock.nowMs());
+    const nowMs = clock.nowMs();
+    if (!this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, nowMs)) return false;
+    this.#unseen.booked(uncachedTokens, nowMs);
+    return true;
   }
 
   /** Returns the load of the booked requests on a rank; undefined if the rank is unknown. */

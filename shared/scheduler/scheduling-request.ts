@@ -52,7 +52,7 @@ export function schedulingRequest(
     override: request.override,
     priorityJump: routing.priority_jump,
     strictPriority: routing.strict_priority,
-    expectedOutputTokens: routing.expected_output_tokens,
+    expectedOutputTokens: expectedOutputTokens(routing),
     cacheTtlMs: routing.cache_ttl_ms,
     policyClass: request.policyClass,
     allowedWorkers: within(holders, allowedWorkers(routing, workers, explicit?.workerId)),
@@ -64,6 +64,14 @@ export function schedulingRequest(
     constraints: routing.routing_constraints,
     home: request.home,
   };
+}
+
+/**
+ * Returns the number of output tokens that the client expects; undefined if the hint is not a number of tokens. Hints
+ * that come over the request plane are unchecked, and a cost that is not a number would make every choice random.
+ */
+function expectedOutputTokens({ expected_output_tokens: tokens }: RoutingHints): number | undefined {
+  return tokens !== undefined && Number.isInteger(tokens) && tokens >= 0 ? tokens : undefined;
 }
 
 function allowedWorkers(

@@ -20,11 +20,22 @@ import type { RankSpeeds } from './load/rank-speeds.ts';
  * - `others`: what the context of the request adds to the decode steps of the rank's requests
  * - `share`: what keeps the choices of several routers apart
  * - `unseen`: requests that other routers may have sent there in the same instant
+ * - `home`: less than 0 on the rank that is the prompt's home, by what later requests save there; otherwise 0
  */
-export const STATOR_TERMS = ['wait', 'slot', 'compute', 'later', 'decode', 'others', 'share', 'unseen'] as const;
+export const STATOR_TERMS = [
+  'wait',
+  'slot',
+  'compute',
+  'later',
+  'decode',
+  'others',
+  'share',
+  'unseen',
+  'home',
+] as const;
 export type StatorTerms = Readonly<Record<(typeof STATOR_TERMS)[number], number>>;
 export const TERM_COUNT = STATOR_TERMS.length;
-const [WAIT, SLOT, COMPUTE, LATER, DECODE, OTHERS, SHARE, UNSEEN] = [0, 1, 2, 3, 4, 5, 6, 7] as const;
+const [WAIT, SLOT, COMPUTE, LATER, DECODE, OTHERS, SHARE, UNSEEN, HOME] = [0, 1, 2, 3, 4, 5, 6, 7, 8] as const;
 
 /** Part of its context that a rank keeps while a request decodes: requests are on average halfway through. */
 const CONTEXT_KEPT = 0.5;
@@ -33,6 +44,8 @@ const CONTEXT_KEPT = 0.5;
  * come late would make decoding weigh more, and so later ones come still later.
  */
 const DECODE_WEIGHT_MAX = 0.05;
+/** Most output tokens that count. A client that expects more must not make its requests ignore every cache. */
+const OUTPUT_TOKENS_MAX = 32_768;
 /**
  * Factor of the time until a place in a full rank's batch is free. The request that waits for it also keeps its place
  * in the rank's queue from others, which routers see only once they end.
@@ -77,7 +90,7 @@ export function fillStatorCosts(
   const { msPerToken, slowness: slownesses, outputTokens: outputMean, e2eMs, stepMs } = speeds;
   const terms = candidates.termsFor(TERM_COUNT);
   const laterMs = msPerToken * (uncachedWeight(busyCount(candidates), count) - 1);
-  const output = expectedOutputTokens ?? outputMean;
+  const output = Math.min(OUTPUT_TOKENS_MAX, expectedOutputTokens ?? outputMean);
   const decodeWeight = Math.min(DECODE_WEIGHT_MAX, speeds.firstTokenShare);
   const contextMs = CONTEXT_KEPT * speeds.stepMsPerToken;
   const othersMs = decodeWeight * Math.min(output, outputMean / 2) * contextMs * (promptTokens + output / 2);
@@ -109,6 +122,7 @@ export function fillStatorCosts(
     terms[term + OTHERS] = others;
     terms[term + SHARE] = 0;
     terms[term + UNSEEN] = 0;
+    terms[term + HOME] = 0;
     costs[at] = wait + slot + compute + later + decode + others;
   }
 }
@@ -136,6 +150,12 @@ export function addShareCosts(
     terms[TERM_COUNT * at + SHARE] = extra;
     costs[at]! += extra;
   }
+}
+
+/** Lowers the cost of the candidate at position `at`, which is the home of the prompt. */
+export function subtractHomeSaving({ costs, terms }: Candidates, at: number, savedMs: number): void {
+  terms[TERM_COUNT * at + HOME] = -savedMs;
+  costs[at]! -= savedMs;
 }
 
 /** Adds the time that drawn requests of other routers take, which may be at a rank without this router's knowledge. */

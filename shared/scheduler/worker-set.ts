@@ -44,7 +44,7 @@ export class WorkerSet {
     return this.#ofRank[rank];
   }
 
-  /** Most requests that each rank runs at once; infinity if its worker has not said how many. By rank number. */
+  /** Most requests that each rank runs at once; infinity if its worker has not said how many, or 0. By rank number. */
   get requestsMax(): Float64Array {
     return this.#requestsMax;
   }
@@ -62,7 +62,7 @@ export class WorkerSet {
     this.#allRanks = Uint32Array.from(this.#workers.flatMap(({ ranks }) => ranks));
     this.#ofRank = [];
     for (const pooled of this.#workers) for (const rank of pooled.ranks) this.#ofRank[rank] = pooled;
-    this.#requestsMax = Float64Array.from(this.#ofRank, (worker) => worker?.maxNumSeqs ?? Number.POSITIVE_INFINITY);
+    this.#requestsMax = Float64Array.from(this.#ofRank, (worker) => worker?.maxNumSeqs || Number.POSITIVE_INFINITY);
     const gone = [...before].filter((rank) => this.#ofRank[rank] === undefined);
     for (const rank of gone) this.#ranks.drop(rank);
     return gone;

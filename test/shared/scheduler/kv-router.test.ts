@@ -69,6 +69,14 @@ describe('mode kv', () => {
     }
   });
 
+  it.each(['many', -1e9, Number.NaN])('takes %s expected output tokens for an unknown number', (tokens) => {
+    const routing = router({ config: kvRouterConfig({ costModel: 'stator' }) });
+    routing.setWorkers(pool, two);
+    const costsWith = (hints: Readonly<Record<string, unknown>>) =>
+      routing.explain(request('r', promptTokens(160), { routing: hints })).candidates.map(({ cost }) => cost);
+    expect(costsWith({ expected_output_tokens: tokens })).toEqual(costsWith({}));
+  });
+
   it('explains both decisions of a request whose prompt is computed apart', async () => {
     const routing = router();
     const prompt = promptTokens(160);

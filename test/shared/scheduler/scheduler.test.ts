@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { RoutingError } from '../../../shared/router/index.ts';
+import { keyOfText, RoutingError } from '../../../shared/router/index.ts';
 import type { SchedulerObserver, SchedulingRequest } from '../../../shared/scheduler/types.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { Pool, promptTokens, worker } from './pool.ts';
@@ -428,6 +428,31 @@ describe('the cost model stator', () => {
     expect(pool.submit('r', promptTokens(320)).decision?.workerId).toBe('b');
   });
 
+  it('takes a worker that runs 0 requests at once for one that does not say how many', () => {
+    const pool = new Pool({ config: stator, workers: [worker('a', { maxNumSeqs: 0 }), worker('b')] });
+    const { a, b } = termsOf(pool, 320);
+    expect(a).toEqual(b);
+    expect(a?.slot).toBe(0);
+  });
+
+  it('shows what a prompt costs less at its home as a part, not as a factor of taints', () => {
+    const pool = new Pool({ config: stator });
+    const home = { key: keyOfText('picture'), tokens: 64 };
+    const { candidates } = pool.scheduler.explain(pool.request('r', promptTokens(320), { home }));
+    expect(candidates.map(({ factor }) => factor)).toEqual([1, 1]);
+    expect(candidates[0]?.terms.home).toBeCloseTo(-2 * MS_PER_TOKEN * 64, 6);
+    expect(candidates[1]?.terms.home).toBe(0);
+  });
+
+  it('goes to the cache even if the client expects billions of output tokens', () => {
+    const pool = new Pool({ config: stator });
+    const prompt = promptTokens(20_000);
+    pool.store('a', prompt);
+    pool.submit('x', promptTokens(16, 1), { pinned: { workerId: 'a' } });
+    pool.scheduler.prefillDone('x');
+    expect(pool.submit('r', prompt, { expectedOutputTokens: 2 ** 32 - 1 }).decision?.workerId).toBe('a');
+  });
+
   it('learns that a worker is slow, and sends requests to the other one', async () => {
     const pool = new Pool({ config: stator });
     for (let at = 0; at < 400; at++) {
@@ -506,6 +531,19 @@ describe('the cost model stator', () => {
     const chosen = await decideWith(50);
     expect(new Set(chosen).size).toBe(8);
     expect(chosen.filter((id) => id === '0').length).toBeLessThan(60);
+  });
+
+  it('counts a booking of another router once, however often it hears of it', async () => {
+    const workers = Array.from({ length: 8 }, (_, at) => worker(`${at}`));
+    const pool = new Pool({ config: stator, workers, share: { isOwn: () => false, routers: 50 } });
+    pool.store('0', promptTokens(512)); // so that this worker is always slightly cheaper
+    const booking = { requestId: 'x', workerId: '7', dpRank: 0, promptTokens: 8000, uncachedTokens: 8000 };
+    for (let burst = 0; burst < 200; burst++) {
+      expect(pool.submit(`r${burst}`, promptTokens(1024)).decision?.workerId).toBe('0');
+      for (let again = 0; again < 9; again++) pool.scheduler.book({ ...booking, hashes: undefined });
+      await pool.clock.advance(1000);
+      pool.scheduler.free(`r${burst}`);
+    }
   });
 
   it('leaves the spread to the shares if there are fewer routers than ranks', async () => {
@@ -607,6 +645,20 @@ describe('observers', () => {
       [64, 0, 0, 0, 0],
       'premium',
       [64, 0, 16, 1, 2],
+    ]);
+  });
+
+  it('hear of no choice with more cached tokens than the best one', () => {
+    const told: unknown[] = [];
+    const decided: SchedulerObserver['decided'] = ({ cachedTokens, bestCachedTokens }) =>
+      void told.push([cachedTokens, bestCachedTokens]);
+    const observer = { decided, received: () => {}, pending: () => {}, backpressure: () => {} };
+    const pool = new Pool({ config: { costModel: 'stator' }, workers: [worker('a')], observer });
+    pool.submit('x', promptTokens(1024));
+    pool.submit('r', promptTokens(2048)); // the worker computes its first half for the other request
+    expect(told).toEqual([
+      [0, 0],
+      [1024, 1024],
     ]);
   });
 
