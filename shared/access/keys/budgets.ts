@@ -5,7 +5,7 @@ import type { KeyLimits, KeyRecord } from './key-record.ts';
 
 type Headers = Readonly<Record<string, string>>;
 
-/** Number of keys whose spending is remembered; the one unused for longest leaves first. */
+/** Keys with limits whose spending is remembered, and as many without; the one unused for longest leaves first. */
 const KEYS_MAX = 10_000;
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -17,24 +17,29 @@ const DAY_MS = 86_400_000;
  */
 export class KeyBudgets {
   readonly #clock: Clock;
-  readonly #budgets = new BoundedMap<string, Budget>(KEYS_MAX);
+  readonly #limited = new BoundedMap<string, Budget>(KEYS_MAX);
+  /** Those of keys without limits, apart: they must not displace what a limit counts. */
+  readonly #free = new BoundedMap<string, Budget>(KEYS_MAX);
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
   /** Returns the budget of a key, which also counts what a key without limits uses. */
-  of({ id }: KeyRecord): Budget {
-    const known = this.#budgets.use(id); // this key is now the one used last
+  of({ id, limits }: KeyRecord): Budget {
+    const [own, other] = hasLimits(limits) ? [this.#limited, this.#free] : [this.#free, this.#limited];
+    const known = own.use(id); // this key is now the one used last
     if (known !== undefined) return known;
-    const budget = new Budget(this.#clock);
-    this.#budgets.set(id, budget);
+    const budget = other.get(id) ?? new Budget(this.#clock); // its limits may just have come or gone
+    other.delete(id);
+    own.set(id, budget);
     return budget;
   }
 
   /** Returns what a key has used and what is left of its limits. */
   useOf({ id, limits }: KeyRecord): KeyUse {
-    return (this.#budgets.get(id) ?? new Budget(this.#clock)).use(limits);
+    const budget = this.#limited.get(id) ?? this.#free.get(id) ?? new Budget(this.#clock);
+    return budget.use(limits);
   }
 }
 
@@ -87,9 +92,10 @@ export class Budget {
     this.#requests.used++;
   }
 
-  spend(tokens: number): void {
+  /** Counts tokens. Those without a limit a minute must not count against one that is set later. */
+  spend(tokens: number, { tokensPerMinute }: KeyLimits): void {
     this.#startDay();
-    this.#tokens.used += tokens;
+    if (tokensPerMinute !== undefined) this.#tokens.used += tokens;
     this.#dayTokens += tokens;
     this.#tokensSoFar += tokens;
   }

@@ -116,7 +116,7 @@ export class KeyGate implements Gate {
       allowsModel: (...names) => models === undefined || names.some((name) => models.includes(name)),
       headers: () => budget.headers(limits),
       spent: (tokens) => {
-        budget.spend(tokens);
+        budget.spend(tokens, limits);
         this.#options.onSpent?.(owner, tokens);
       },
     };

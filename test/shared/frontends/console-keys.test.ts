@@ -126,6 +126,19 @@ describe('API keys in the console', () => {
     for (const id of ['A'.repeat(12), 'x']) expect((await ask('PATCH', `${PATH}/${id}`, {})).status).toBe(404);
   });
 
+  it('get a first limit a minute, which counts nothing that was used before', async () => {
+    const { ask, create, list, clock } = bed();
+    const { text, key } = await create({ name: 'a' });
+    const chat = () => ask('POST', '/v1/chat/completions', CHAT, text);
+    for (let at = 0; at < 10; at++) expect((await chat()).status).toBe(200);
+    const limit = { tokens_per_minute: 2 * TOKENS };
+    const changed = await ask('PATCH', `${PATH}/${key.id}`, limit);
+    expect(await changed.json()).toMatchObject({ used: { tokens: 10 * TOKENS }, left: limit });
+    await clock.advance(1); // keys of this gate are read for each request
+    expect([(await chat()).status, (await chat()).status, (await chat()).status]).toEqual([200, 200, 429]);
+    expect((await list())[0]).toMatchObject({ used: { requests: 12 }, left: { tokens_per_minute: 0 } });
+  });
+
   it.each([
     [{ tokens_per_day: 0 }, 'tokens_per_day'],
     [{ tokens_per_day: '5' }, 'tokens_per_day'],
