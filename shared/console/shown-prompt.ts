@@ -26,7 +26,12 @@ export function takeFrom(room: TextRoom, text: string): string {
   const taken = text.length > room.left ? text.slice(0, room.left) : text;
   room.left -= taken.length;
   if (taken.length < text.length) room.isCut = true;
-  return taken.length < SLICE_MIN ? taken : Buffer.from(taken).toString();
+  return copyOf(taken);
+}
+
+/** Returns a copy of a text that keeps no other text in memory: no larger one, and no pieces that it grew from. */
+export function copyOf(text: string): string {
+  return text.length < SLICE_MIN ? text : Buffer.from(text).toString();
 }
 
 /** Returns the latest messages of a prompt as far as there is room, and the number of earlier ones. */
@@ -73,7 +78,8 @@ function latest(messages: readonly UnknownRecord[]): ReturnType<typeof promptOf>
       text += takeFrom(room, piece);
       if (room.isCut) break;
     }
-    parts.unshift({ role: takeFrom({ left: ROLE_MAX, isCut: false }, String(role)), text, is_cut: room.isCut });
+    const by = takeFrom({ left: ROLE_MAX, isCut: false }, wordOf(role));
+    parts.unshift({ role: by, text: copyOf(text), is_cut: room.isCut });
   }
   return { parts, leftOut: at + 1 };
 }
@@ -81,12 +87,17 @@ function latest(messages: readonly UnknownRecord[]): ReturnType<typeof promptOf>
 /** Yields the texts of a message, the kinds of its other parts, such as pictures, and its calls of tools. */
 function* piecesOf(content: unknown, calls: unknown): Generator<string> {
   if (typeof content === 'string') yield content;
-  for (const part of recordsIn(content)) yield typeof part.text === 'string' ? part.text : `[${String(part.type)}]`;
+  for (const part of recordsIn(content)) yield typeof part.text === 'string' ? part.text : `[${wordOf(part.type)}]`;
   for (const { function: called } of recordsIn(calls)) {
     if (!isRecord(called)) continue;
-    yield `[calls ${String(called.name)}] `;
+    yield `[calls ${wordOf(called.name)}] `;
     if (typeof called.arguments === 'string') yield called.arguments;
   }
+}
+
+/** Returns a word of a body that is not checked: an object could not even be written as text. */
+function wordOf(value: unknown): string {
+  return typeof value === 'string' ? value : 'unknown';
 }
 
 function recordsIn(list: unknown): readonly UnknownRecord[] {

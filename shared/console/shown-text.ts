@@ -6,13 +6,15 @@ import {
   type TextFinish,
 } from '../protocol/index.ts';
 import { isRecord } from '../records/index.ts';
-import { promptOf, type TextRoom, takeFrom } from './shown-prompt.ts';
+import { copyOf, promptOf, type TextRoom, takeFrom } from './shown-prompt.ts';
 import type { ConsoleText } from './wire.ts';
 
 /** Characters of the answers of one request that are kept, all choices together. */
 export const ANSWER_MAX = 8192;
 /** Characters that an answer or a call of a tool counts for besides its text, so that their number has a bound, too. */
 const PART_CHARACTERS = 16;
+/** Characters after which the answers are copied: each piece that a text grows by takes up to 60 bytes until then. */
+const COPY_EVERY = 256;
 
 interface ShownCall {
   name: string;
@@ -30,6 +32,8 @@ export class ShownText {
   readonly #prompt: ReturnType<typeof promptOf>;
   readonly #room: TextRoom = { left: ANSWER_MAX, isCut: false };
   readonly #answers = new Map<number, ShownAnswer>(); // bounded by the room
+  /** Room that was left when the answers were copied last. */
+  #leftAtCopy = ANSWER_MAX;
   /** Prompts of the request; only the first one is shown. */
   prompts = 1;
 
@@ -40,11 +44,13 @@ export class ShownText {
   text(choice: number, text: string): void {
     const answer = this.#at(choice);
     if (answer !== undefined) answer.text += takeFrom(this.#room, text);
+    this.#copyAtTimes();
   }
 
   reasoning(choice: number, text: string): void {
     const answer = this.#at(choice);
     if (answer !== undefined) answer.reasoning += takeFrom(this.#room, text);
+    this.#copyAtTimes();
   }
 
   toolCall(choice: number, index: number, name: string): void {
@@ -57,6 +63,7 @@ export class ShownText {
   toolArguments(choice: number, index: number, text: string): void {
     const call = this.#at(choice)?.calls.get(index);
     if (call !== undefined) call.arguments += takeFrom(this.#room, text);
+    this.#copyAtTimes();
   }
 
   /** Takes the text of a chunk or an object in the shape of OpenAI's API. */
@@ -92,6 +99,17 @@ export class ShownText {
     const answer = { text: '', reasoning: '', calls: new Map<number, ShownCall>() };
     this.#answers.set(choice, answer);
     return answer;
+  }
+
+  /** Copies the answers if they have grown by many pieces, each of which would stay in memory with its text. */
+  #copyAtTimes(): void {
+    if (this.#leftAtCopy - this.#room.left < COPY_EVERY) return;
+    this.#leftAtCopy = this.#room.left;
+    for (const answer of this.#answers.values()) {
+      answer.text = copyOf(answer.text);
+      answer.reasoning = copyOf(answer.reasoning);
+      for (const call of answer.calls.values()) call.arguments = copyOf(call.arguments);
+    }
   }
 
   /** Takes the room of a part without its text. Returns false if there is none. */

@@ -3,7 +3,7 @@ import { BoundedMap } from '../records/index.ts';
 import { ShowingSink, ShownText } from './shown-text.ts';
 import type { ConsoleRequestDetail } from './wire.ts';
 
-/** Requests whose prompts and answers are kept, if they are kept at all: at most 32 MB with the bounds of each. */
+/** Requests whose prompts and answers are kept, if they are kept at all: about 32 MB with the bounds of each. */
 export const TEXTS_MAX = 1000;
 
 /** Reason why a console that shows no prompts has no text of a request. */

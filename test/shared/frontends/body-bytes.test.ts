@@ -1,8 +1,7 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BodyBytes } from '../../../shared/frontends/http/exchange/body-intake.ts';
+import { heldBytes } from '../../support/held-bytes.ts';
 
 describe('BodyBytes', () => {
   it('gives back what was put in, in chunks of any size', () => {
@@ -38,11 +37,3 @@ describe('BodyBytes', () => {
     expect(bytes.take()).toHaveLength(size);
   });
 });
-
-/** What is reachable now. */
-function heldBytes(): number {
-  setFlagsFromString('--expose-gc');
-  (runInNewContext('gc') as () => void)();
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
-}
