@@ -52,6 +52,7 @@ export interface FleetViewOptions {
 }
 
 const NO_LOADS: FleetLoads = new Map();
+const NO_COST: ConsoleCost = costOf([], 0, []);
 
 /** Parts that are sent only if they have changed. */
 type Parts = Pick<ConsoleFleet, 'cold_starts' | 'starting' | 'cost' | 'frontends'>;
@@ -75,9 +76,10 @@ export class FleetView {
   #instances: Instances = { byId: new Map(), machines: new Set() };
   #loads = NO_LOADS;
   #watch: { close(): void } | undefined;
-  /** Parts as all viewers have them, as text, by their names. */
-  readonly #parts = new Map<keyof Parts, string>();
-  #cost: ConsoleCost = costOf([], 0, []);
+  /** Parts as all viewers have them, and their texts by their names. */
+  #parts: Parts = { cold_starts: [], starting: [], cost: NO_COST, frontends: frontendsOf(undefined, undefined) };
+  readonly #partTexts = new Map<keyof Parts, string>();
+  #cost = NO_COST;
 
   constructor(options: FleetViewOptions) {
     this.#options = options;
@@ -132,7 +134,7 @@ export class FleetView {
       models: new Raw(this.#models.texts),
       workers: new Raw(this.#workers.rows()),
       workers_left_out: this.#workers.leftOut,
-      ...this.#partsNow(),
+      ...this.#parts,
       hour: this.hour(model),
     });
   }
@@ -180,10 +182,11 @@ export class FleetView {
     const { coldStarts, starts } = this.#options;
     const names = models.flatMap(({ name, primaryName }) => (name === primaryName ? [name] : []));
     coldStarts.look(starts, names, this.#ended.signal);
-    const changed = Object.entries(this.#partsNow()).filter(([name, part]) => {
+    this.#parts = this.#partsNow();
+    const changed = Object.entries(this.#parts).filter(([name, part]) => {
       const text = JSON.stringify(part);
-      const isNew = text !== this.#parts.get(name as keyof Parts);
-      this.#parts.set(name as keyof Parts, text);
+      const isNew = text !== this.#partTexts.get(name as keyof Parts);
+      this.#partTexts.set(name as keyof Parts, text);
       return isNew;
     });
     return Object.fromEntries(changed);

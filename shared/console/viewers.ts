@@ -87,10 +87,11 @@ export class Viewers {
   add(query: ViewerQuery, sink: ViewerSink): () => void {
     const feed = query.view === 'requests' ? new RequestFeed(this.#log, query.filter) : undefined;
     const viewer: Viewer = { query, sink, feed, hasMissed: false, behindTicks: 0, quietTicks: 0 };
-    this.#begin(viewer);
+    this.#freshen(); // for viewers of requests, too: questions about the fleet are answered from the last sample
     this.#resting?.cancel();
     this.#viewers.add(viewer);
     this.#timer ??= this.#clock.every(SAMPLE_MS, () => this.#tick());
+    this.#begin(viewer);
     return () => {
       this.#viewers.delete(viewer);
       if (this.#viewers.size > 0) return;

@@ -172,6 +172,33 @@ describe('viewers of a console', () => {
     expect(watches()).toBe(0);
   });
 
+  it('show the fleet at once, also if only viewers of requests have looked', () => {
+    const { open, setModels } = openConsoleBed(new VirtualClock());
+    setModels(fleetOf(2).models);
+    open.viewers.add({ view: 'requests', filter: {} }, viewer().sink);
+    const fleet = JSON.parse(open.viewers.now(ALL)) as ConsoleFleet;
+    expect([fleet.models.length, fleet.workers.length]).toEqual([1, 2]);
+  });
+
+  it('that come between two looks do not keep a wait that is over at the next one', async () => {
+    const clock = new VirtualClock();
+    const { open, console } = openConsoleBed(clock);
+    open.viewers.add(ALL, viewer().sink);
+    await clock.advance(500);
+    console.coldStarts.holding('letters', 1, false);
+    const { sink, named } = viewer();
+    open.viewers.add(ALL, sink);
+    await clock.advance(100);
+    console.coldStarts.holding('letters', 0, false);
+    await clock.advance(1000);
+    const [whole] = named('fleet') as ConsoleFleet[];
+    const shown = (named('change') as ConsoleChange[]).reduce(
+      (rows, each) => each.cold_starts ?? rows,
+      whole?.cold_starts,
+    );
+    expect(shown).toEqual([]);
+  });
+
   it('say that a worker is silent until it is not', async () => {
     const clock = new VirtualClock();
     const { open, console, setModels } = openConsoleBed(clock);
