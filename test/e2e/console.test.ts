@@ -329,6 +329,7 @@ describe.runIf(CHROMIUM !== '')('the console for others', () => {
     expect(await audit()).toEqual([]);
     await limits.getByRole('button', { name: 'Save' }).click();
     await waitUntil(async () => (await row.innerText()).includes('5000 of 5000'));
+    expect(await page.locator('.issued').innerText()).toBe(made); // it cannot be shown again
     const mine = { authorization: `Bearer ${/sk-stator-\S+/.exec(made)?.[0]}`, 'content-type': 'application/json' };
     await (await fetch(`${local.url}/v1/chat/completions`, { method: 'POST', headers: mine, body })).text();
     await waitUntil(async () => {
@@ -348,6 +349,9 @@ describe.runIf(CHROMIUM !== '')('the console for others', () => {
       headers: { authorization: `Bearer ${/sk-stator-\S+/.exec(made)?.[0]}` },
     });
     expect(models.status).toBe(200);
+    await row.getByRole('button', { name: /^Revoke key/ }).click();
+    await row.getByRole('button', { name: /^Revoke key .* now$/ }).click();
+    await waitUntil(async () => (await page.locator('.issued').count()) === 0);
     expect(await page.evaluate('window.pwned')).toBeUndefined();
     await local.kill();
   });

@@ -70,8 +70,8 @@ function useKeys(onLink: PageProps['onLink']) {
   const send = async (path: string, init: RequestInit): Promise<boolean> => {
     setFailure(undefined);
     try {
-      const told = (await (await ask(path, init)).json()) as Partial<ConsoleIssuedKey>;
-      setIssued(told.text === undefined ? undefined : (told as ConsoleIssuedKey));
+      const told = (await (await ask(path, init)).json()) as ConsoleIssuedKey | ConsoleKey;
+      setIssued((before) => issuedAfter(told, before));
       await look();
       return true;
     } catch (thrown) {
@@ -81,6 +81,12 @@ function useKeys(onLink: PageProps['onLink']) {
   };
   useEffect(() => void look().catch(fail), []);
   return { keys, failure, issued, send, refresh: () => void look().catch(fail) };
+}
+
+/** Returns the secret that stays in sight after a change: it cannot be shown again, so only its own end removes it. */
+function issuedAfter(told: ConsoleIssuedKey | ConsoleKey, before: ConsoleIssuedKey | undefined) {
+  if ('text' in told) return told;
+  return told.id === before?.key.id && told.state === 'revoked' ? undefined : before;
 }
 
 function Issued({ issued: { text: secret, key } }: { readonly issued: ConsoleIssuedKey }) {
