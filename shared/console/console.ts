@@ -26,7 +26,7 @@ export interface ConsoleOptions {
 
 /** The parts of a frontend that the console looks at. */
 export interface ConsoleSources {
-  readonly directory: Pick<LiveModelDirectory, 'list' | 'instances' | 'follow'>;
+  readonly directory: Pick<LiveModelDirectory, 'list' | 'instances' | 'follow' | 'known'>;
   readonly discovery: Pick<Discovery, 'watchLoads' | 'orderDrain'>;
   readonly facts: FrontendFacts;
   /** Returns what a worker has cached. @default nothing is known */
@@ -73,7 +73,8 @@ export class FleetConsole {
 
   /** Opens the console to viewers. */
   open({ directory, discovery, facts, cacheOf, peers, planners }: ConsoleSources): OpenConsole {
-    const starts = planners.open === undefined ? undefined : new PlannedStarts(this.#clock, planners.open);
+    const ownNameOf = (model: string): string => directory.known(model)?.card.display_name ?? model;
+    const starts = planners.open && new PlannedStarts(this.#clock, planners.open, ownNameOf);
     const fleet = new FleetView({
       clock: this.#clock,
       directory,

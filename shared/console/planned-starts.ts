@@ -17,13 +17,18 @@ export class PlannedStarts implements StartSource {
   readonly everyMs = 3000;
   readonly #clock: Clock;
   readonly #open: () => Promise<PlannerRecords>;
+  readonly #ownNameOf: (model: string) => string;
   #store: Promise<PlannerRecords> | undefined;
   #groups: Groups | undefined;
 
-  /** @param open opens the records */
-  constructor(clock: Clock, open: () => Promise<PlannerRecords>) {
+  /**
+   * @param open opens the records
+   * @param ownNameOf returns the name of a model at its workers, which planners know. @param model its name for clients
+   */
+  constructor(clock: Clock, open: () => Promise<PlannerRecords>, ownNameOf: (model: string) => string) {
     this.#clock = clock;
     this.#open = open;
+    this.#ownNameOf = ownNameOf;
   }
 
   async read(model: string, signal: AbortSignal): Promise<StartReading | undefined> {
@@ -33,7 +38,8 @@ export class PlannedStarts implements StartSource {
     });
     const store = await this.#store;
     const ids = await this.#groupsIn(store, signal);
-    const group = ids.find((id) => groupRow(id).model.toLowerCase() === model.toLowerCase());
+    const ownName = this.#ownNameOf(model).toLowerCase();
+    const group = ids.find((id) => groupRow(id).model.toLowerCase() === ownName);
     if (group === undefined) return undefined;
     const { readStart } = await import('../planner/index.ts'); // most frontends never hold a request
     return readStart(store, group, this.#clock.wallMs(), signal);

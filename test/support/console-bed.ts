@@ -53,6 +53,7 @@ export function openConsoleBed(
         looks++;
         return models;
       },
+      known: (name) => models.find((model) => model.name === name),
       instances: () => instances,
       follow: (follower) => {
         followers.add(follower);

@@ -64,6 +64,12 @@ const host = (phase: 'image' | 'weights' | 'compile' | 'register', sinceMs: numb
   sinceMs,
 });
 
+/** Returns a model without workers. @param ownName its name at its workers */
+function modelNamed(name: string, ownName = name) {
+  const fixture = model({ workers: [], name, primaryName: name });
+  return { ...fixture, card: { ...fixture.card, display_name: ownName } };
+}
+
 describe('the wait of requests for a first worker', () => {
   it('is shown in the phases of the machine that is furthest, until the worker comes', async () => {
     const { clock, state, coldStarts, fleet, nowMs } = bed();
@@ -129,6 +135,16 @@ describe('the wait of requests for a first worker', () => {
     expect((await fleet()).cold_starts[0]?.note).toContain('the table is away');
   });
 
+  it('comes with what the planner says of a model that this frontend renames', async () => {
+    const { state, coldStarts, fleet, setModels, nowMs } = bed();
+    setModels([modelNamed('chosen', 'm')]);
+    state.reading = { decidedAtMs: nowMs(), problem: 'no capacity in any zone', hosts: [host('image', nowMs())] };
+    coldStarts.holding('chosen', 1, false);
+    const { cold_starts: starts, starting } = await fleet();
+    expect(starts).toMatchObject([{ model: 'chosen', note: 'no capacity in any zone' }]);
+    expect(starting).toMatchObject([{ model: 'chosen', instance_id: 'i-1' }]);
+  });
+
   it('begins only if the model has no workers, and stays in sight only if it was long enough to see', async () => {
     const { clock, coldStarts, fleet } = bed();
     coldStarts.holding('busy', 1, true);
@@ -148,7 +164,7 @@ describe('the wait of requests for a first worker', () => {
 
   it('asks the planner only while a client looks, at its interval, and closes its records', async () => {
     const { clock, asked, faults, coldStarts, open, setModels } = bed();
-    setModels([{ ...model({ workers: [] }), name: 'other', primaryName: 'other' }]);
+    setModels([modelNamed('other')]);
     coldStarts.holding('m', 1, false);
     await clock.advance(60_000);
     expect(asked).toEqual([]);
@@ -175,7 +191,7 @@ describe('the wait of requests for a first worker', () => {
 describe('machines that start', () => {
   it('are shown with their phases until they serve', async () => {
     const { clock, state, fleet, setModels, nowMs } = bed();
-    setModels([{ ...model({ workers: [] }), name: 'm', primaryName: 'm' }]);
+    setModels([modelNamed('m')]);
     const beganMs = nowMs();
     state.reading = {
       decidedAtMs: undefined,
