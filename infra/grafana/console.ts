@@ -10,6 +10,8 @@ const OF_MODEL = '{model=~"$model"}';
 const ofModel = (metric: string, more = ''): string => `${metric}{model=~"$model"${more}}`;
 const sumOfRates = (metric: string, more = ''): string => `sum(${rate(ofModel(metric, more))})`;
 const ratio = (part: string, whole: string): string => `${part} / ${whole}`;
+/** Returns zero while the counter has no series: the one of a failure exists only from the first failure on. */
+const orZero = (query: string): string => `(${query} or vector(0))`;
 
 const stat = (title: string, unit: string, query: string): Panel => ({
   ...{ title, unit, type: 'stat', width: 4 },
@@ -25,6 +27,7 @@ const quantiles = (title: string, histogram: string): Panel => ({
 });
 
 const REQUESTS = `${FRONTEND}requests_total`;
+const FAILED = orZero(sumOfRates(REQUESTS, ',status="error"'));
 const WORKER_LABELS = 'worker_id, dp_rank, worker_type';
 
 /** Dashboard of the console's page Fleet. */
@@ -36,7 +39,7 @@ export const FLEET: Dashboard = {
     stat('Running', 'short', `sum(${ofModel(`${FRONTEND}inflight_requests`)})`),
     stat('Requests', 'reqps', sumOfRates(REQUESTS)),
     stat('Output tokens a second', 'short', sumOfRates(`${FRONTEND}output_tokens_total`)),
-    stat('Failed', 'percentunit', ratio(sumOfRates(REQUESTS, ',status="error"'), sumOfRates(REQUESTS))),
+    stat('Failed', 'percentunit', ratio(FAILED, sumOfRates(REQUESTS))),
     stat(
       'Prompt tokens that were cached',
       'percentunit',
@@ -45,7 +48,7 @@ export const FLEET: Dashboard = {
     stat('TTFT, p95', 's', quantile(0.95, TTFT, '', OF_MODEL)),
     {
       ...{ title: 'Requests', unit: 'reqps', width: 8 },
-      queries: { all: sumOfRates(REQUESTS), failed: sumOfRates(REQUESTS, ',status="error"') },
+      queries: { all: sumOfRates(REQUESTS), failed: FAILED },
     },
     {
       ...{ title: 'Output tokens', unit: 'short', width: 8 },

@@ -67,3 +67,12 @@ describe.each(DASHBOARDS)('the dashboard of the page %s', (name, dashboard, know
     await expect(renderDashboard(dashboard)).toMatchFileSnapshot(`../../deploy/grafana/${name}.json`);
   });
 });
+
+describe('the panels of failures', () => {
+  it('show zero before the first failure, whose counter does not exist until then', () => {
+    const queries = FLEET.panels.flatMap((panel) => Object.values(panel.queries));
+    const failed = queries.filter((query) => query.includes('status="error"'));
+    expect(failed).toHaveLength(2);
+    for (const query of failed) expect(query).toMatch(/^\(sum\([^/]*status="error"[^/]* or vector\(0\)\)/);
+  });
+});
