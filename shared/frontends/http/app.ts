@@ -374,7 +374,7 @@ function corsHeaders(exchange: HostExchange, origins: readonly string[]): Readon
 function sendPreflight(exchange: HttpExchange): boolean {
   if (exchange.method !== 'OPTIONS' || exchange.header('access-control-request-method') === undefined) return false;
   exchange.head(204, {
-    'access-control-allow-methods': 'GET, POST, DELETE',
+    'access-control-allow-methods': 'GET, POST, PATCH, DELETE',
     'access-control-allow-headers': exchange.header('access-control-request-headers') ?? '*',
     'access-control-max-age': String(PREFLIGHT_SECS),
   });

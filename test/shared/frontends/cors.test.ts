@@ -27,7 +27,7 @@ describe('pages of other origins', () => {
       expect({ status, text }).toEqual({ status: 204, text: '' });
       expect(Object.fromEntries(headers)).toMatchObject({
         'access-control-allow-origin': ORIGIN,
-        'access-control-allow-methods': 'GET, POST, DELETE',
+        'access-control-allow-methods': 'GET, POST, PATCH, DELETE',
         'access-control-allow-headers': 'authorization,content-type',
         vary: 'origin',
       });
