@@ -24,6 +24,9 @@ const SHOWN_OF_PRODUCT: readonly string[] = ['name', 'version', 'description', '
 /** Stands in for `@grpc/proto-loader`, relative to the repository. */
 const NO_PROTO_LOADER = 'infra/no-proto-loader.mjs';
 
+/** Stands in for the code of the console, relative to the repository. */
+const NO_CONSOLE = 'infra/no-console.mjs';
+
 /** The file that the runtime loads, and what it loads at once. */
 const ENTRY = 'index.mjs';
 const INIT = 'init.mjs';
@@ -97,7 +100,7 @@ export async function bundleFunction(options: BundleOptions = {}): Promise<Funct
   mkdirSync(directory, { recursive: true });
   const { metafile } = await build({
     ...BUILD,
-    plugins: [settingsWithoutHelp(root), throughDoors, productFacts(root)],
+    plugins: [settingsWithoutHelp(root), withoutConsole(root), throughDoors, productFacts(root)],
     absWorkingDir: root,
     entryPoints: { index: options.entry ?? HTTP_FUNCTION_ENTRY },
     outdir: directory,
@@ -154,6 +157,21 @@ function settingsWithoutHelp(root: string): Plugin {
         if (/\babout:(?! ''[, ]| string\b)/.test(contents))
           throw new Error(`${path} has a help text in a form that is not known`);
         return { loader: 'ts', contents };
+      });
+    },
+  };
+}
+
+/** Leaves out what a console does. Its routes stay in the table of what this process has not. */
+function withoutConsole(root: string): Plugin {
+  const folders = ['shared/console/', 'shared/frontends/http/console/'].map((folder) => join(root, folder));
+  return {
+    name: 'without-console',
+    setup({ onResolve }) {
+      onResolve({ filter: /\.ts$/ }, ({ kind, path, resolveDir }) => {
+        if (kind !== 'dynamic-import') return undefined;
+        const file = resolve(resolveDir, path);
+        return folders.some((folder) => file.startsWith(folder)) ? { path: join(root, NO_CONSOLE) } : undefined;
       });
     },
   };

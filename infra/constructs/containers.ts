@@ -104,6 +104,7 @@ export const IMAGE_SOURCES = [
   'package.json',
   'package-lock.json',
   'esbuild.config.mjs',
+  'short-locals.mjs',
   'third-party.mjs',
   'through-doors.mjs',
   'LICENSE',

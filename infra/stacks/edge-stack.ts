@@ -6,6 +6,7 @@ import type { Code } from 'aws-cdk-lib/aws-lambda';
 import { LoadBalancerTarget } from 'aws-cdk-lib/aws-route53-targets';
 import { Secret } from 'aws-cdk-lib/aws-secretsmanager';
 import type { Construct } from 'constructs';
+import { consoleEnvironment, hasConsole } from '../constructs/console-environment.ts';
 import { statorImage } from '../constructs/containers.ts';
 import type { EdgeListener } from '../constructs/edge-balancer.ts';
 import { EdgeService } from '../constructs/edge-service.ts';
@@ -96,12 +97,14 @@ export class EdgeStack extends Stack {
         ...store.edgeEnvironment(),
         ...frontendEnvironment(settings),
         ...queue?.environment,
+        ...consoleEnvironment(this, settings, planner?.table),
         DYN_HTTP_BODY_LIMIT_MB: String(settings.limits.bodyMb),
         STATOR_HOLD_TIMEOUT: String(holdSecsOf(settings)),
       },
     });
     if (edges.container.listener === 'none') store.grantRoute(edge);
     else store.grantEdge(edge);
+    if (hasConsole(settings)) planner?.table.grantShow(edge);
     queue?.grantTell(edge);
     if (settings.planner.endpoint) {
       const hasMachines = Object.values(settings.fleets).some(({ kind }) => kind === 'ec2');
@@ -115,10 +118,7 @@ export class EdgeStack extends Stack {
     });
     if (rollout === 'now') front.function.rollOutAtOnce();
     else front.function.rollOutGradually(releaseAlarms);
-    if (settings.alarms.topicArn === undefined) {
-      const why = 'no one hears the alarms: set alarms.topicArn to a topic of SNS';
-      Annotations.of(this).addWarningV2('stator:alarms.topicArn', why);
-    }
+    if (settings.alarms.topicArn === undefined) warnOfAlarms(this);
     describeFront(this, store, front);
     describeRotation(this, secrets, this.cluster);
     nameEdge(this, edge, settings);
@@ -142,6 +142,11 @@ export class EdgeStack extends Stack {
     const { behind } = edge;
     if (behind !== undefined) output('EdgeTarget', behind.balancer.loadBalancerDnsName, 'Where the container edge is');
   }
+}
+
+function warnOfAlarms(scope: Construct): void {
+  const why = 'no one hears the alarms: set alarms.topicArn to a topic of SNS';
+  Annotations.of(scope).addWarningV2('stator:alarms.topicArn', why);
 }
 
 /** Adds the fleets with GPUs as a planner reads them. */

@@ -64,6 +64,7 @@ const DIFFERENCES = {
     DYN_KUBE_DISCOVERY_MODE: 'of Kubernetes',
     POD_NAMESPACE: 'of Kubernetes',
     POD_UID: 'of Kubernetes',
+    POD_ZONE: 'a fact of the machine',
     DYN_NAMESPACE: 'the default',
     NATS_SERVER: 'in ECS',
     NATS_AUTH_USERNAME: 'comes with the secret',
@@ -160,14 +161,14 @@ describe('a worker on EKS and a worker of the Helm chart', { timeout: 120_000 },
   });
 
   it('accept all their flags and variables', () => {
-    const facts = { 'metadata.name': 'chat-0' };
+    const facts = { 'metadata.name': 'chat-0', [`metadata.labels['topology.kubernetes.io/zone']`]: 'eu-west-1a' };
     for (const { container } of workloadsIn(deployEks().objects('Fleet-chat-a1'))) {
       const [command, ...argv] = container.args;
       // Values of the deployment in their places.
       const env = Object.fromEntries(
         Object.entries(environmentOf(container, facts)).map(([name, value]) => [
           name,
-          value.replace('$(POD_NAME)', 'chat-0'),
+          value.replace('$(POD_NAME)', 'chat-0').replace('$(POD_ZONE)', 'eu-west-1a'),
         ]),
       );
       expect(command).toBe('worker');

@@ -101,10 +101,10 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
       STATOR_PLANE_TOKEN_SECRET: '<stator:STATOR_PLANE_TOKEN_SECRET>',
       DYN_NAMESPACE_WORKER_SUFFIX: 'a1',
       STATOR_ENGINE_START_TIMEOUT_SECS: '960',
-      STATOR_HOST_FACTS: '{"instance_id":"$(POD_NAME)","group":"chat-a1-1-spot","market":"spot"}',
+      STATOR_HOST_FACTS: '{"instance_id":"$(POD_NAME)","zone":"$(POD_ZONE)","market":"spot","group":"chat-a1-1-spot"}',
     });
-    const [first] = pod.spec.containers[0].env;
-    expect(first?.name).toBe('POD_NAME'); // Kubernetes puts a variable into later ones only
+    const [first, second] = pod.spec.containers[0].env;
+    expect([first?.name, second?.name]).toEqual(['POD_NAME', 'POD_ZONE']); // later variables may name them
     expect(pod.spec.containers[0].args).toEqual([
       'worker',
       '--engine=vllm',
@@ -116,6 +116,16 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
       '--max-model-len',
       '32768',
     ]);
+  });
+
+  it('state the type of their node if they have it for themselves and the option has one type', () => {
+    const typesOf = (gpusPerReplica: number) =>
+      ofKind(chat({ engine: { ...CHAT.engine, gpusPerReplica } }), 'Deployment').map((deployment) => {
+        const { STATOR_HOST_FACTS: facts } = environmentOf(podOf(deployment));
+        return (JSON.parse(String(facts)) as Record<string, string>).instance_type;
+      });
+    expect(typesOf(4)).toEqual(['g6e.12xlarge', undefined]);
+    expect(typesOf(2)).toEqual([undefined, undefined]);
   });
 
   it('takes further settings of the workers, and refuses those that do not go together', () => {

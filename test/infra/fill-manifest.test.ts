@@ -36,7 +36,7 @@ describe('the command that fills a manifest', { timeout: 120_000 }, () => {
       const { status, stdout, stderr } = fill(text(stack), values);
       expect([status, stderr]).toEqual([0, '']);
       expect(stdout).toContain('made');
-      expect(stdout).not.toContain('stator:');
+      expect(stdout).not.toContain('<stator:');
     }
   });
 

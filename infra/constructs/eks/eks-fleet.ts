@@ -163,7 +163,7 @@ function workloadOf(
       ...environment,
       ...podEnvironment(fleet),
       AWS_REGION: Aws.REGION,
-      STATOR_HOST_FACTS: JSON.stringify({ instance_id: '$(POD_NAME)', group: name, market: marketOf(option) }),
+      STATOR_HOST_FACTS: JSON.stringify(hostFactsOf(name, option, place)),
       ...(fleet.efa ? { FI_EFA_USE_HUGE_PAGE: '0' } : {}), // its pods may use none
       ...(generation === undefined ? {} : { DYN_NAMESPACE_WORKER_SUFFIX: generation }),
     },
@@ -193,6 +193,23 @@ function workloadOf(
     node: smallest(option, types),
     startSecs: fleet.startSecs,
     drainSecs: fleet.drainSecs,
+  };
+}
+
+/**
+ * Returns what a pod tells of its machine. Kubernetes fills in its name and zone. It has no way to tell the type of the
+ * node, which is known if the option has one type. A pod that shares its node, or has several, does not state it: it
+ * would count as a machine of that type.
+ */
+function hostFactsOf(group: string, option: PodOption, { nodes, perNode }: ReturnType<typeof placeOf>) {
+  const [type] = option.types;
+  const hasOwnNode = nodes === 1 && perNode === 1 && option.types.length === 1;
+  return {
+    instance_id: '$(POD_NAME)',
+    ...(hasOwnNode ? { instance_type: type } : {}),
+    zone: '$(POD_ZONE)',
+    market: marketOf(option),
+    group,
   };
 }
 

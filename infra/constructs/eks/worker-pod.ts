@@ -153,6 +153,8 @@ function container(props: WorkerPodProps): object {
     args: ['worker', ...props.arguments],
     env: [
       { name: 'POD_NAME', valueFrom: { fieldRef: { fieldPath: 'metadata.name' } } },
+      // Kubernetes copies the label from the node since 1.35. Without it, the variable is empty.
+      { name: 'POD_ZONE', valueFrom: { fieldRef: { fieldPath: `metadata.labels['topology.kubernetes.io/zone']` } } },
       ...Object.entries(props.environment).map(([name, value]) => ({ name, value })),
     ],
     ports: Object.entries(PORTS).map(([name, containerPort]) => ({ name, containerPort })),

@@ -29,6 +29,11 @@ export class PlannerTable extends KeyedTable {
     this.allowOn(grantee, HELD, 'dynamodb:PutItem', 'dynamodb:DeleteItem');
   }
 
+  /** Allows a console to show what the planner saw and decided. */
+  grantShow(grantee: IGrantable): void {
+    this.allow(grantee, 'dynamodb:GetItem', 'dynamodb:Query');
+  }
+
   /**
    * Allows a function to read those notes, and Lambda to hand it the stream ("AWSLambdaDynamoDBExecutionRole"). The
    * list of streams knows no narrower resource.

@@ -6,8 +6,8 @@ const CHARACTERS_MAX = 128;
 
 /**
  * Returns the facts of `STATOR_HOST_FACTS`. Without them, the machine of a worker in Kubernetes is its pod; undefined
- * if that is not known either.
- * @throws ConfigError for a fact that is not a text of 1 to 128 characters, or without an `instance_id`
+ * if that is not known either. An empty zone is unknown: Kubernetes fills in nothing if a pod lacks the label.
+ * @throws ConfigError for another fact that is not a text of 1 to 128 characters, or without an `instance_id`
  */
 export function hostFactsOf({
   hostFacts,
@@ -17,15 +17,17 @@ export function hostFactsOf({
     const pod = podFact('pod_name', podName);
     return pod === undefined ? undefined : { instance_id: pod };
   }
-  const problems = Object.entries(hostFacts)
+  const { zone, ...others } = hostFacts;
+  const facts = zone === undefined || zone === '' ? others : hostFacts;
+  const problems = Object.entries(facts)
     .filter(([, value]) => typeof value !== 'string' || value.length === 0 || value.length > CHARACTERS_MAX)
     .map(
       ([key, value]) =>
         `STATOR_HOST_FACTS: ${key} ${shown(value)}: allowed: a text of 1 to ${CHARACTERS_MAX} characters`,
     );
-  if (hostFacts.instance_id === undefined) problems.push('STATOR_HOST_FACTS: instance_id is required');
+  if (facts.instance_id === undefined) problems.push('STATOR_HOST_FACTS: instance_id is required');
   if (problems.length > 0) throw new ConfigError(problems);
-  return hostFacts as unknown as HostFacts;
+  return facts as unknown as HostFacts;
 }
 
 function shown(value: unknown): string {

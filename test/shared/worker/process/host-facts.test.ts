@@ -18,6 +18,7 @@ describe('the facts of the machine of a worker', () => {
     };
     expect(factsOf(JSON.stringify(facts))).toEqual(facts);
     expect(factsOf('{"instance_id":"i-1"}')).toEqual({ instance_id: 'i-1' });
+    expect(factsOf('{"instance_id":"i-1","zone":""}')).toEqual({ instance_id: 'i-1' });
   });
 
   it('are the pod of a worker in Kubernetes, unless the variable says more', () => {
@@ -35,7 +36,7 @@ describe('the facts of the machine of a worker', () => {
   it.each([
     ['{"zone":"a"}', 'STATOR_HOST_FACTS: instance_id is required'],
     ['{"instance_id":7}', 'STATOR_HOST_FACTS: instance_id 7: allowed: a text of 1 to 128 characters'],
-    ['{"instance_id":"i","zone":""}', 'STATOR_HOST_FACTS: zone "": allowed: a text of 1 to 128 characters'],
+    ['{"instance_id":"i","group":""}', 'STATOR_HOST_FACTS: group "": allowed: a text of 1 to 128 characters'],
     ['{"instance_id":"i","rack":"7"}', 'STATOR_HOST_FACTS'],
     ['i-0123', 'STATOR_HOST_FACTS'],
   ])('of %s are refused', (text, problem) => {
