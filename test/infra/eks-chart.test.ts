@@ -161,7 +161,7 @@ describe('a worker on EKS and a worker of the Helm chart', { timeout: 120_000 },
   });
 
   it('accept all their flags and variables', () => {
-    const facts = { 'metadata.name': 'chat-0', [`metadata.labels['topology.kubernetes.io/zone']`]: 'eu-west-1a' };
+    const facts = { 'metadata.name': 'chat-0', "metadata.labels['topology.kubernetes.io/zone']": 'eu-west-1a' };
     for (const { container } of workloadsIn(deployEks().objects('Fleet-chat-a1'))) {
       const [command, ...argv] = container.args;
       // Values of the deployment in their places.

@@ -135,7 +135,7 @@ describe('GET /console/api', () => {
     const { deps, open, clock } = bed();
     const sink = new WebFrameSink(true, AbortSignal.abort());
     const exchange = { method: 'GET', query: '', header: () => EVENTS.accept, head: () => {}, sink };
-    serveConsole(deps, exchange as unknown as HttpExchange);
+    void serveConsole(deps, exchange as unknown as HttpExchange);
     expect([open.viewers.size, clock.pendingTimers]).toEqual([0, 0]);
   });
 
