@@ -8,6 +8,7 @@ export { withEither } from './either-signal.ts';
 export { FileLock, type StillHeld } from './file-lock.ts';
 export { Lifetime } from './lifetime.ts';
 export { networkOf } from './networks.ts';
+export { OpenOnce } from './open-once.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { readText } from './read-text.ts';
 export { connectionArrived, hasTurnRoom, spendOfTurn, whenTurnHasRoom } from './turn-room.ts';

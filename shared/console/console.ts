@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/index.ts';
+import { OpenOnce } from '../concurrency/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { LiveModelDirectory, PipelineObserver } from '../pipeline/index.ts';
 import type { Routing } from '../routing/index.ts';
@@ -8,6 +9,7 @@ import { Hours } from './hours.ts';
 import { PlannedStarts } from './planned-starts.ts';
 import type { PlannerSource } from './planner/planner-view.ts';
 import type { PlannerViewers } from './planner/planner-viewers.ts';
+import type { PlannerRecords } from './planner/reader.ts';
 import { RequestLog } from './request-log.ts';
 import { Viewers } from './viewers.ts';
 import type { ConsoleWorkerDetail } from './wire.ts';
@@ -74,7 +76,8 @@ export class FleetConsole {
   /** Opens the console to viewers. */
   open({ directory, discovery, facts, cacheOf, peers, planners }: ConsoleSources): OpenConsole {
     const ownNameOf = (model: string): string => directory.known(model)?.card.display_name ?? model;
-    const starts = planners.open && new PlannedStarts(this.#clock, planners.open, ownNameOf);
+    const records = planners.open && new OpenOnce(planners.open);
+    const starts = records && new PlannedStarts(this.#clock, records, ownNameOf);
     const fleet = new FleetView({
       clock: this.#clock,
       directory,
@@ -89,7 +92,7 @@ export class FleetConsole {
     });
     const unfollow = noteWorkers(directory, this.#hours);
     const viewers = new Viewers(this.#clock, fleet, this.log);
-    const planner = plannerOpener(this.#clock, planners);
+    const planner = plannerOpener(this.#clock, planners.howToStart, records);
     return {
       log: this.log,
       viewers,
@@ -103,18 +106,21 @@ export class FleetConsole {
         unfollow();
         viewers.close();
         fleet.close();
-        await Promise.all([planner.close(), starts?.close()]);
+        await planner.close();
+        await records?.close();
       },
     };
   }
 }
 
 /** Opens the viewers of planners once, and loads their code only then: the laws are a part of it. */
-function plannerOpener(clock: Clock, planners: PlannerSource) {
+function plannerOpener(clock: Clock, howToStart: string, records: OpenOnce<PlannerRecords> | undefined) {
   let opened: Promise<PlannerViewers> | undefined;
   return {
     open: () => {
-      opened ??= import('./planner/planner-viewers.ts').then(({ PlannerViewers: of }) => new of(clock, planners));
+      opened ??= import('./planner/planner-viewers.ts').then(
+        ({ PlannerViewers: of }) => new of(clock, howToStart, records),
+      );
       return opened;
     },
     close: async (): Promise<void> => (await opened)?.close(),

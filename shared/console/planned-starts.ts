@@ -1,4 +1,5 @@
 import type { Clock } from '../clock/index.ts';
+import type { OpenOnce } from '../concurrency/index.ts';
 import type { StartReading } from '../planner/index.ts';
 import type { StartSource } from './cold-starts.ts';
 import { groupRow } from './planner/groups.ts';
@@ -12,42 +13,32 @@ interface Groups {
   readonly ids: Promise<readonly string[]>;
 }
 
-/** Reads how far the starts of workers are from the records of planners. It opens them with the first reading. */
+/** Reads how far the starts of workers are from the records of planners. */
 export class PlannedStarts implements StartSource {
   readonly everyMs = 3000;
   readonly #clock: Clock;
-  readonly #open: () => Promise<PlannerRecords>;
+  readonly #records: OpenOnce<PlannerRecords>;
   readonly #ownNameOf: (model: string) => string;
-  #store: Promise<PlannerRecords> | undefined;
   #groups: Groups | undefined;
 
   /**
-   * @param open opens the records
+   * @param records those of the planners. Their owner closes them
    * @param ownNameOf returns the name of a model at its workers, which planners know. @param model its name for clients
    */
-  constructor(clock: Clock, open: () => Promise<PlannerRecords>, ownNameOf: (model: string) => string) {
+  constructor(clock: Clock, records: OpenOnce<PlannerRecords>, ownNameOf: (model: string) => string) {
     this.#clock = clock;
-    this.#open = open;
+    this.#records = records;
     this.#ownNameOf = ownNameOf;
   }
 
   async read(model: string, signal: AbortSignal): Promise<StartReading | undefined> {
-    this.#store ??= this.#open().catch((thrown: unknown) => {
-      this.#store = undefined; // the next reading tries again
-      throw thrown;
-    });
-    const store = await this.#store;
+    const store = await this.#records.get();
     const ids = await this.#groupsIn(store, signal);
     const ownName = this.#ownNameOf(model).toLowerCase();
     const group = ids.find((id) => groupRow(id).model.toLowerCase() === ownName);
     if (group === undefined) return undefined;
     const { readStart } = await import('../planner/index.ts'); // most frontends never hold a request
     return readStart(store, group, this.#clock.wallMs(), signal);
-  }
-
-  async close(): Promise<void> {
-    const store = await this.#store?.catch(() => undefined); // it was not opened
-    await store?.close();
   }
 
   /** Returns the planned models. All readings of one round share one list. */

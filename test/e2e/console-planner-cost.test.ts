@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OpenOnce } from '../../shared/concurrency/index.ts';
 import { PlannerViewers } from '../../shared/console/index.ts';
 import { handleSignals } from '../../shared/planner/decide/handle-batch.ts';
 import { DynamoDbPlannerStore } from '../../shared/planner/index.ts';
@@ -36,8 +37,8 @@ describe.runIf(hasDynamoDb())('viewers of a planner whose records are in a table
 
   it('make four reads every five seconds, all of them together, and no write', async () => {
     const clock = new VirtualClock(1000 * (BEGIN_S + 60 * MINUTES + 1));
-    const open = () => DynamoDbPlannerStore.open({ tableName, endpoint: tables.url });
-    const viewers = new PlannerViewers(clock, { howToStart: '', open });
+    const records = new OpenOnce(() => DynamoDbPlannerStore.open({ tableName, endpoint: tables.url }));
+    const viewers = new PlannerViewers(clock, '', records);
     const events: string[] = [];
     const sink = { send: (text: string) => void events.push(text), isBehind: () => false, breakOff: () => {} };
     const leave = [viewers.add('m', sink), viewers.add('m', sink)];
@@ -53,6 +54,7 @@ describe.runIf(hasDynamoDb())('viewers of a planner whose records are in a table
     for (const each of leave) each();
     await clock.advance(60_000);
     expect(tables.take().readRequests).toBe(0);
-    await viewers.close();
+    viewers.close();
+    await records.close();
   });
 });

@@ -1,6 +1,6 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import type { Clock } from '../../clock/index.ts';
-import { readText } from '../../concurrency/index.ts';
+import { OpenOnce, readText } from '../../concurrency/index.ts';
 import { type PlannerRecords, PlannerViewers } from '../../console/index.ts';
 import { codeRow, ServeError, toServeError } from '../../errors/index.ts';
 import { answerQuestion, sendPageFile } from '../../frontends/index.ts';
@@ -15,12 +15,12 @@ const NOT_KEPT = { 'cache-control': 'no-store' };
 /** The Planner page of the console as a planner serves it to its own machine. */
 export interface LivePage {
   readonly listener: RequestListener;
-  close(): Promise<void>;
+  close(): void;
 }
 
 /** Creates the page. @param records those of its planner alone */
 export function livePage(clock: Clock, records: PlannerRecords): LivePage {
-  const planners = new PlannerViewers(clock, { howToStart: HOW_TO_START, open: async () => records });
+  const planners = new PlannerViewers(clock, HOW_TO_START, new OpenOnce(async () => records));
   const listener: RequestListener = (request, response) => {
     answer(planners, request, response).catch((thrown: unknown) => fail(response, toServeError(thrown)));
   };

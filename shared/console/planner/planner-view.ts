@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { withDeadline } from '../../concurrency/index.ts';
+import { type OpenOnce, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { TickRecord } from '../../planner/index.ts';
 import { ShownRows } from '../shown-rows.ts';
@@ -21,13 +21,11 @@ const READ_MS_MAX = 5000;
 /** Time without a reading after which no client follows the view, so that another model may be the latest one. */
 const LEFT_MS = 60_000;
 
-type Open = () => Promise<PlannerRecords>;
-
 /** The records of one model as viewers get them: whole, and what has changed since the reading before. */
 export class PlannerView {
   readonly #clock: Clock;
-  readonly #source: PlannerSource;
-  readonly #open: Open | undefined;
+  readonly #howToStart: string;
+  readonly #planners: OpenOnce<PlannerRecords> | undefined;
   readonly #wanted: string;
   readonly #points = new ShownRows();
   readonly #decisions = new ShownRows();
@@ -39,13 +37,14 @@ export class PlannerView {
   #readAtMs = Number.NEGATIVE_INFINITY;
 
   /**
-   * @param open opens the records, once for all views
+   * @param howToStart sentence that says how to start a planner.
+   * @param planners records that all views share; undefined: this process knows of none.
    * @param wanted id of the group, or name of the model; empty = the one that ticked last
    */
-  constructor(clock: Clock, source: PlannerSource, open: Open | undefined, wanted: string) {
+  constructor(clock: Clock, howToStart: string, planners: OpenOnce<PlannerRecords> | undefined, wanted: string) {
     this.#clock = clock;
-    this.#source = source;
-    this.#open = open;
+    this.#howToStart = howToStart;
+    this.#planners = planners;
     this.#wanted = wanted;
   }
 
@@ -56,11 +55,11 @@ export class PlannerView {
 
   /** Reads the records. Resolves with the text of a `planned`. Never rejects. Calls follow one another. */
   async read(): Promise<string> {
-    const open = this.#open;
-    if (open !== undefined) {
+    const planners = this.#planners;
+    if (planners !== undefined) {
       try {
         const within = { clock: this.#clock, timeoutMs: READ_MS_MAX };
-        this.#records = await withDeadline(within, async (signal) => this.#readFrom(await open(), signal));
+        this.#records = await withDeadline(within, async (signal) => this.#readFrom(await planners.get(), signal));
         this.#problem = null;
       } catch (thrown) {
         this.#problem = reasonOf(thrown); // the viewer sees it beside what was read before
@@ -120,10 +119,9 @@ export class PlannerView {
   }
 
   #whyNone(): string {
-    const { howToStart } = this.#source;
     if (this.#problem !== null) return 'The records of planners could not be read yet.';
     if (this.#wanted !== '' && this.#groups.length > 0) return `No planner has decided for ${this.#wanted}.`;
-    return `No planner has decided anything here. ${howToStart}`;
+    return `No planner has decided anything here. ${this.#howToStart}`;
   }
 }
 

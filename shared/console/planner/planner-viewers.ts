@@ -1,10 +1,10 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import { withDeadline } from '../../concurrency/index.ts';
+import { type OpenOnce, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { askWhatIf, type LawAnswer, PlannerStoreError, type WhatIf } from '../../planner/index.ts';
 import type { ViewerSink } from '../viewers.ts';
 import { chooseGroup } from './groups.ts';
-import { type PlannerSource, PlannerView } from './planner-view.ts';
+import { PlannerView } from './planner-view.ts';
 import type { PlannerRecords } from './reader.ts';
 import type { ConsoleLawAnswer, ConsoleWhatIf, WhatIfBody } from './wire.ts';
 
@@ -32,16 +32,21 @@ interface Viewer {
  */
 export class PlannerViewers {
   readonly #clock: Clock;
-  readonly #source: PlannerSource;
+  readonly #howToStart: string;
+  readonly #records: OpenOnce<PlannerRecords> | undefined;
   readonly #viewers = new Set<Viewer>(); // the caller bounds their number
   readonly #views = new Map<string, PlannerView>(); // those with viewers, and at most IDLE_MAX more
   readonly #readings = new Map<PlannerView, Promise<void>>(); // those under way
-  #store: Promise<PlannerRecords> | undefined;
   #timer: Timer | undefined;
 
-  constructor(clock: Clock, source: PlannerSource) {
+  /**
+   * @param howToStart how to start a planner whose records are there, as a sentence
+   * @param records those of the planners; undefined: this process knows of none. Their owner closes them
+   */
+  constructor(clock: Clock, howToStart: string, records: OpenOnce<PlannerRecords> | undefined) {
     this.#clock = clock;
-    this.#source = source;
+    this.#howToStart = howToStart;
+    this.#records = records;
   }
 
   get size(): number {
@@ -77,11 +82,11 @@ export class PlannerViewers {
    * @throws WhatIfRefusal, PlannerConfigError, PlannerStoreError
    */
   async ask({ group: wanted = '', ...bounds }: WhatIfBody, signal: AbortSignal): Promise<ConsoleWhatIf | undefined> {
-    const open = this.#opener();
-    if (open === undefined) return undefined;
+    const records = this.#records;
+    if (records === undefined) return undefined;
     const within = { clock: this.#clock, timeoutMs: ASK_MS_MAX, signal };
     const read = withDeadline(within, async (each) => {
-      const store = await open();
+      const store = await records.get();
       const group = await chooseGroup(store, await store.groups(each), wanted, each);
       const stored = group === undefined ? undefined : await store.readState(group, each);
       return group === undefined || stored === undefined ? undefined : { group, ...stored };
@@ -94,13 +99,9 @@ export class PlannerViewers {
     return { group: found.group, ...answered(askWhatIf(found.state, Object.fromEntries(given))) };
   }
 
-  async close(): Promise<void> {
+  close(): void {
     this.#timer?.cancel();
     this.#viewers.clear();
-    await this.#store?.then(
-      (store) => store.close(),
-      () => undefined, // it was not opened
-    );
   }
 
   #viewOf(wanted: string): PlannerView {
@@ -109,22 +110,9 @@ export class PlannerViewers {
     const shown = new Set([...this.#viewers].map(({ view }) => view));
     const idle = [...this.#views].filter(([, view]) => !shown.has(view));
     for (const [name] of idle.slice(0, Math.max(0, idle.length - IDLE_MAX + 1))) this.#views.delete(name);
-    const view = new PlannerView(this.#clock, this.#source, this.#opener(), wanted);
+    const view = new PlannerView(this.#clock, this.#howToStart, this.#records, wanted);
     this.#views.set(wanted, view);
     return view;
-  }
-
-  /** Returns what opens the store once. After a failure the next call opens it again. */
-  #opener(): (() => Promise<PlannerRecords>) | undefined {
-    const { open } = this.#source;
-    if (open === undefined) return undefined;
-    return () => {
-      this.#store ??= open().catch((thrown: unknown) => {
-        this.#store = undefined;
-        throw thrown;
-      });
-      return this.#store;
-    };
   }
 
   #readAll(): void {

@@ -1,6 +1,6 @@
 import { type Gate, type KeyStore, RequestNames } from '../../access/index.ts';
 import type { Clock } from '../../clock/index.ts';
-import type { Lifetime } from '../../concurrency/index.ts';
+import { type Lifetime, OpenOnce } from '../../concurrency/index.ts';
 import type { EdgeSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { isLoopback } from '../../planes/index.ts';
@@ -49,21 +49,14 @@ export async function openGate(
  */
 export function lazyKeyStore(settings: EdgeSettings, lifetime: Lifetime): (() => Promise<KeyStore>) | undefined {
   if (!hasStore(settings)) return undefined;
-  let opening: Promise<KeyStore> | undefined;
-  const open = async (): Promise<KeyStore> => {
+  const opened = new OpenOnce(async (): Promise<KeyStore> => {
     const { openKeyStore } = await import('../../access/index.ts');
     const store = await openKeyStore(settings);
     if (store === undefined) throw new Error('STATOR_KEYS_TABLE or --keys-file must be set');
     return store;
-  };
-  lifetime.defer(async () => (await opening?.catch(() => undefined))?.close()); // if it was opened at all
-  return () => {
-    opening ??= open().catch((thrown: unknown) => {
-      opening = undefined;
-      throw thrown;
-    });
-    return opening;
-  };
+  });
+  lifetime.use(opened);
+  return () => opened.get();
 }
 
 /** Returns whether clients on other machines are served without proof, although the operator did not choose this. */

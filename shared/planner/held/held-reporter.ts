@@ -1,5 +1,5 @@
 import type { Clock, Timer } from '../../clock/index.ts';
-import { withDeadline } from '../../concurrency/index.ts';
+import { OpenOnce, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { BoundedMap } from '../../records/index.ts';
 import type { HeldNoteMetrics, Logger } from '../../telemetry/index.ts';
@@ -47,11 +47,12 @@ export class HeldReporter {
   readonly #models = new Map<string, Reported>(); // a model leaves once nothing is held and its note is removed
   /** `Clock.nowMs` of the last write of each model. */
   readonly #putAtMs = new BoundedMap<string, number>(MODELS_MAX);
-  #notes: Promise<HeldNotes> | undefined;
+  readonly #notes: OpenOnce<HeldNotes>;
   #isAway = false;
 
   constructor(options: HeldReporterOptions) {
     this.#options = options;
+    this.#notes = new OpenOnce(options.open);
   }
 
   /** Takes what is held of a model now. @param name any name of the model, the same one for `ends` */
@@ -81,14 +82,9 @@ export class HeldReporter {
   async close(): Promise<void> {
     for (const name of [...this.#models.keys()]) this.ends(name);
     await this.settled();
-    const closed = this.#notes?.then(
-      (notes) => notes.close(),
-      () => undefined, // it was logged when it failed
-    );
-    if (closed === undefined) return;
     const { clock, logger } = this.#options;
     try {
-      await withDeadline({ clock, timeoutMs: CALL_MS_MAX }, () => closed);
+      await withDeadline({ clock, timeoutMs: CALL_MS_MAX }, () => this.#notes.close());
     } catch (thrown) {
       // The process ends anyway, and its notes are soon too old to count.
       logger.warn('the store of held requests does not close', { reason: reasonOf(thrown) });
@@ -147,7 +143,9 @@ export class HeldReporter {
   ): Promise<void> {
     const { clock, holder, logger, metrics } = this.#options;
     try {
-      await withDeadline({ clock, timeoutMs: CALL_MS_MAX }, async (signal) => work(await this.#open(), holder, signal));
+      await withDeadline({ clock, timeoutMs: CALL_MS_MAX }, async (signal) =>
+        work(await this.#notes.get(), holder, signal),
+      );
       metrics.noted(outcome);
       if (this.#isAway) logger.info('held requests are noted again');
       this.#isAway = false;
@@ -157,14 +155,6 @@ export class HeldReporter {
       if (!this.#isAway) logger.warn('held requests cannot be noted for the planner', { reason: reasonOf(thrown) });
       this.#isAway = true;
     }
-  }
-
-  #open(): Promise<HeldNotes> {
-    this.#notes ??= this.#options.open().catch((reason: unknown) => {
-      this.#notes = undefined;
-      throw reason;
-    });
-    return this.#notes;
   }
 }
 

@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import type { PlannerRecords } from '../../../shared/console/index.ts';
 import type { ConsoleFleet } from '../../../shared/console/wire.ts';
 import { packState, startModel } from '../../../shared/planner/decide/model-state.ts';
@@ -46,7 +46,8 @@ function bed(options: { readonly hasPlanner?: boolean } = {}) {
   const clock = new VirtualClock();
   const shownState = { reading: undefined as StartReading | undefined };
   const { records, asked, state: faults } = recordsOf(() => shownState.reading);
-  const planners = { howToStart: 'Start one.', open: async () => records };
+  const open = vi.fn(async () => records);
+  const planners = { howToStart: 'Start one.', open };
   const shown = openConsoleBed(clock, 10, options.hasPlanner === false ? {} : { planners });
   const { coldStarts } = shown.console;
   const look = () => JSON.parse(shown.open.viewers.now({ view: 'fleet', model: undefined })) as ConsoleFleet;
@@ -55,7 +56,17 @@ function bed(options: { readonly hasPlanner?: boolean } = {}) {
     await turns();
     return look();
   };
-  return { ...shown, clock, state: shownState, faults, asked, coldStarts, fleet, nowMs: () => clock.wallMs() };
+  return {
+    ...shown,
+    clock,
+    state: shownState,
+    faults,
+    asked,
+    coldStarts,
+    fleet,
+    opening: open,
+    nowMs: () => clock.wallMs(),
+  };
 }
 
 const host = (phase: 'image' | 'weights' | 'compile' | 'register', sinceMs: number, instanceId = 'i-1') => ({
@@ -185,6 +196,15 @@ describe('the wait of requests for a first worker', () => {
     expect(asked).toHaveLength(4);
     await open.close();
     expect(faults.isClosed).toBe(true);
+  });
+
+  it('shares its records with the page of planners', async () => {
+    const { coldStarts, fleet, open, opening } = bed();
+    coldStarts.holding('m', 1, false);
+    await fleet();
+    expect(JSON.parse(await (await open.planner()).now(''))).toHaveProperty('groups.0.model', 'm');
+    expect(opening).toHaveBeenCalledTimes(1);
+    await open.close();
   });
 });
 

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { OpenOnce } from '../../../shared/concurrency/index.ts';
 import { PlannerViewers } from '../../../shared/console/index.ts';
 import type { ConsolePlanned, ConsolePlanner } from '../../../shared/console/planner/wire.ts';
 import { type DecisionRecord, MemoryPlannerStore, type TickRecord } from '../../../shared/planner/index.ts';
@@ -46,7 +47,7 @@ function bed(howToStart = 'Start one.') {
     readState: store.readState.bind(store),
     close: async () => {},
   };
-  const viewers = new PlannerViewers(clock, { howToStart, open: async () => records });
+  const viewers = new PlannerViewers(clock, howToStart, new OpenOnce(async () => records));
   const versions = new Map<string, number>();
   const put = async (group: string, tick: TickRecord, decision?: Partial<DecisionRecord>): Promise<void> => {
     const version = versions.get(group) ?? 0;
@@ -219,7 +220,7 @@ describe('viewers of a planner', () => {
     await put('ns#m', tickAt(BEGIN_MS));
     await pass(clock, 5000);
     expect(events.at(-1)?.[1]).toMatchObject({ why_none: null, group: 'ns#m', points: [{ need: { decode: 3 } }] });
-    const without = new PlannerViewers(clock, { howToStart: 'Nothing here.', open: undefined });
+    const without = new PlannerViewers(clock, 'Nothing here.', undefined);
     expect(JSON.parse(await without.now(''))).toMatchObject({ why_none: expect.stringContaining('Nothing here.') });
     expect(await without.ask({}, NEVER)).toBeUndefined();
   });
