@@ -287,14 +287,14 @@ describe('pods that claim their GPUs', { timeout: 120_000 }, () => {
     const [template] = ofKind(objects, 'ResourceClaimTemplate');
     expect(template).toMatchObject({
       apiVersion: 'resource.k8s.io/v1',
-      metadata: { name: 'chat-a1-0-on-demand', namespace: 'stator' },
+      metadata: { name: 'chat-a1-0-on-demand-gpus-2', namespace: 'stator' },
       spec: {
         spec: { devices: { requests: [{ exactly: { deviceClassName: 'gpu.nvidia.com', count: 2 } }] } },
       },
     });
     const pod = podOf(pick(objects, 'Deployment'));
     expect(pod.spec).toMatchObject({
-      resourceClaims: [{ name: 'gpus', resourceClaimTemplateName: 'chat-a1-0-on-demand' }],
+      resourceClaims: [{ name: 'gpus', resourceClaimTemplateName: 'chat-a1-0-on-demand-gpus-2' }],
     });
     expect((pod.spec.containers[0] as unknown as { resources: object }).resources).toEqual({
       requests: { cpu: '18000m', memory: '144Gi' },

@@ -87,4 +87,17 @@ describe.runIf(hasKubeServer() && hasDefinitions)('an API server', { timeout: 18
       expect(added).toMatchObject({ kind: object.kind, metadata: { name: object.metadata.name } });
     }
   });
+
+  it('takes the manifest of pods that claim another number of GPUs over the earlier one', async () => {
+    const options = [{ types: ['g6e.12xlarge'], max: 24 }];
+    for (const gpusPerReplica of [2, 4]) {
+      const chat = { ...CHAT, gpuClaims: true, engine: { ...CHAT.engine, gpusPerReplica }, options };
+      const { objects } = deployEks({ ...OURS, models: EKS_MODELS, fleets: { chat } });
+      for (const object of objects('Fleet-chat-a1')) {
+        if (!['ResourceClaimTemplate', 'Deployment'].includes(object.kind)) continue;
+        const path = `/${PLACES[object.kind]}/${object.metadata.name}?fieldManager=stator`;
+        await expect(server.call('PATCH', path, filled(object))).resolves.toMatchObject({ kind: object.kind });
+      }
+    }
+  });
 });

@@ -252,6 +252,20 @@ describe.skipIf(helm === '')('the Helm chart', () => {
     expect(refusalIn('1.34.0', ...values)).toBe('');
   });
 
+  it('names another template of claims for other devices, because no template can be changed', () => {
+    const named = (gpus: number, gpuClass: string) => {
+      const values = { engine: 'vllm', model: 'm', gpus, gpuClass };
+      const objects = readManifests(renderChart(helm, '--set-json', `workers.a=${JSON.stringify(values)}`));
+      const name = objects.find(({ kind }) => kind === 'ResourceClaimTemplate')?.metadata.name;
+      const pod = workloadsOf(objects).find((each) => each.name === 'stator-worker-a')?.pod;
+      expect(pod).toMatchObject({ resourceClaims: [{ name: 'gpus', resourceClaimTemplateName: name }] });
+      return name;
+    };
+    const names = [named(1, 'gpu.nvidia.com'), named(2, 'gpu.nvidia.com'), named(1, 'mig.nvidia.com')];
+    expect(new Set(names).size).toBe(3);
+    expect(named(1, 'gpu.nvidia.com')).toBe(names[0]);
+  });
+
   it('opens the planes of the fleet to no other pod', () => {
     const policies = readManifests(renderChart(helm, ...EVERYTHING)).filter(({ kind }) => kind === 'NetworkPolicy');
     type Rule = { readonly from?: readonly unknown[]; readonly ports?: readonly { readonly port: number }[] };

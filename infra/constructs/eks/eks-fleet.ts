@@ -26,7 +26,7 @@ import { plannerAccess } from './planner-access.ts';
 import { podArguments } from './pod-arguments.ts';
 import { createPodRole } from './pod-role.ts';
 import { podEnvironment } from './worker-pod.ts';
-import { claimTemplate, disruptionBudget, type WorkloadProps, workload } from './workload.ts';
+import { claimTemplate, claimTemplateOf, disruptionBudget, type WorkloadProps, workload } from './workload.ts';
 
 export interface EksFleetProps {
   /** Name of the deployment. */
@@ -183,7 +183,7 @@ function workloadOf(
     serviceAccount: serviceAccountOf(props),
     nodePool: name,
     gpus: place.gpusPerPod,
-    claimTemplate: fleet.gpuClaims ? name : undefined,
+    claimTemplate: fleet.gpuClaims ? claimTemplateOf(name, place.gpusPerPod) : undefined,
     efaInterfaces: fleet.efa ? Math.floor(efaInterfacesOf(option, types) / place.perNode) : 0,
     copied: fleet.weights?.mode === 'disk' ? fleet.weights.uri : undefined,
     hasSpare: !isReserved(option),

@@ -73,8 +73,17 @@ function rolloutOf({ hasSpare }: WorkloadProps): object {
   return hasSpare ? { maxUnavailable: 0, maxSurge: 1 } : { maxUnavailable: 1, maxSurge: 0 };
 }
 
+/**
+ * Returns the name of the template of a workload's claims. Kubernetes lets no template change, so another number of
+ * GPUs is another template.
+ */
+export function claimTemplateOf(workloadName: string, gpus: number): string {
+  return `${workloadName}-gpus-${gpus}`;
+}
+
 /** Returns the template of the claims by which the pods of a workload get their GPUs. */
-export function claimTemplate({ name, namespace, labels, gpus }: WorkloadProps): KubeObject {
+export function claimTemplate({ name: workloadName, namespace, labels, gpus }: WorkloadProps): KubeObject {
+  const name = claimTemplateOf(workloadName, gpus);
   const exactly = { deviceClassName: 'gpu.nvidia.com', allocationMode: 'ExactCount', count: gpus };
   return {
     apiVersion: 'resource.k8s.io/v1',

@@ -1,3 +1,9 @@
+{{/* Name of the template of a pool's claims. No template can change, so other devices are another template. */}}
+{{- define "stator.claimTemplate" -}}
+{{- $devices := printf "%s %d" .values.gpuClass (int .values.gpus) -}}
+{{ include "stator.account" . }}-{{ .pool }}-{{ $devices | sha256sum | trunc 8 }}
+{{- end -}}
+
 {{/* Labels, annotations and spec of a worker's pod: { root, component, pool, values, isNode? }. */}}
 {{- define "stator.workerTemplate" -}}
 {{- $root := .root -}}
@@ -22,7 +28,7 @@ spec:
   terminationGracePeriodSeconds: {{ add $values.drainSecs 60 }}
 {{- if $values.gpuClass }}
   resourceClaims:
-    - { name: gpus, resourceClaimTemplateName: {{ include "stator.account" . }}-{{ .pool }} }
+    - { name: gpus, resourceClaimTemplateName: {{ include "stator.claimTemplate" . }} }
 {{- end }}
   containers:
     - name: main
