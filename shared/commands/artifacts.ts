@@ -12,13 +12,15 @@ export const ARTIFACTS_HELP = `Usage: stator artifacts push MODEL [--bucket NAME
        stator artifacts fetch s3://BUCKET/FOLDER/ FOLDER
 
 Uploads the files of a model that frontends need to a bucket: configuration, tokenizer and chat template, but no
-weights. MODEL is a folder, or the id of a model on the Hugging Face Hub (ORG/NAME[@REVISION]). Each file is stored under its checksum, and files that exist already are skipped. A frontend can then open
-the model while no worker of it can be reached.
+weights. MODEL is a folder, or the id of a model on the Hugging Face Hub (ORG/NAME[@REVISION]). Each file is stored
+under its checksum, and files that exist already are skipped. A frontend can then open the model while no worker of it
+can be reached.
 
-fetch copies all files of a folder in a bucket, such as the weights of a model, to a folder of this machine. Files that
-are there already stay, and one that broke off goes on where it ended. If the folder has a file SHA256SUMS, as sha256sum
-writes it, the sums are checked.
+fetch copies all files of a folder in a bucket, such as the weights of a model, to a folder of this machine. A file that
+is there already with the size of its object stays, and one that broke off goes on where it ended. If the folder has a
+file SHA256SUMS, as sha256sum writes it, the sums of the files that are copied are checked.
 
+Flags of push and list:
   --bucket NAME     bucket (default: STATOR_ARTIFACTS_BUCKET)
   --json            prints one JSON object for each file
 
@@ -51,7 +53,11 @@ export async function runArtifacts(
     options: { bucket: { type: 'string' }, json: { type: 'boolean' } },
   });
   const [verb, ...rest] = positionals;
-  if (verb === 'fetch') return await fetchWeights(rest, { place: placeOf(env), clock, print }, signal);
+  if (verb === 'fetch') {
+    const [flag] = Object.keys(values);
+    if (flag !== undefined) throw new UsageError(`--${flag} is for push and list: stator artifacts fetch has no flags`);
+    return await fetchWeights(rest, { place: placeOf(env), clock, print }, signal);
+  }
   const bucket = values.bucket ?? env.STATOR_ARTIFACTS_BUCKET;
   if (bucket === undefined || bucket === '')
     throw new UsageError('name a bucket with --bucket or STATOR_ARTIFACTS_BUCKET');

@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -49,8 +49,9 @@ interface Fetch extends SyncOptions {
 }
 
 /**
- * Copies a prefix to a folder. Files that are there with the right size stay, and one that broke off goes on where it
- * ended. A file gets its name once it is whole and its sum is right: the sum of `SHA256SUMS` if the prefix has one.
+ * Copies a prefix to a folder. Files that are there with the right size stay. One that broke off goes on where it
+ * ended, unless its object has changed since. A file gets its name once it is whole and its sum is right: the sum of
+ * `SHA256SUMS` if the prefix has one.
  * @throws Error with one line that names the file
  */
 export async function syncWeights(
@@ -65,6 +66,7 @@ export async function syncWeights(
     const failed = new AbortController();
     const fetch: Fetch = { ...options, s3, at, signal: AbortSignal.any([signal, failed.signal]) };
     await mkdir(options.folder, { recursive: true, mode: 0o755 });
+    await removeOtherParts(objects, options.folder);
     const sumsFile = objects.find(({ name }) => name === SUMS);
     if (sumsFile !== undefined) await fetchFile(sumsFile, undefined, fetch);
     const sums =
@@ -92,14 +94,35 @@ function readSums(text: string): Map<string, string> {
   return new Map(lines.flatMap((match) => (match?.[1] && match[2] ? [[match[2], match[1]] as const] : [])));
 }
 
+/** End of the name of a file of which a part has come: the version of its object, and `.part`. */
+const PART = /\.[0-9a-f]{12}\.part$/;
+
+/** Returns the path of the part of a file that has come. Another version of its object has another one. */
+function partOf({ name, etag = '' }: BucketObject, folder: string): string {
+  const version = createHash('sha256').update(etag).digest('hex').slice(0, 12);
+  return join(folder, `${name}.${version}.part`);
+}
+
+/** Removes the parts of other versions of objects, which nothing would complete. */
+async function removeOtherParts(objects: readonly BucketObject[], folder: string): Promise<void> {
+  const parts = new Set(objects.map((object) => partOf(object, folder)));
+  for (const each of new Set([...parts].map((part) => dirname(part)))) {
+    for (const name of await namesIn(each)) {
+      const path = join(each, name);
+      if (PART.test(name) && !parts.has(path)) await rm(path);
+    }
+  }
+}
+
 async function fetchFile(object: BucketObject, sum: string | undefined, fetch: Fetch): Promise<void> {
   const path = join(fetch.folder, object.name);
   if ((await sizeOf(path)) === object.bytes) return;
   await mkdir(dirname(path), { recursive: true, mode: 0o755 });
+  const part = partOf(object, fetch.folder);
   for (let attempt = 1; ; attempt++) {
     try {
-      await fetchOnce(object, sum, `${path}.part`, fetch);
-      await rename(`${path}.part`, path);
+      await fetchOnce(object, sum, part, fetch);
+      await rename(part, path);
       return;
     } catch (thrown) {
       fetch.signal.throwIfAborted();
@@ -172,8 +195,17 @@ function isFinal(thrown: unknown): boolean {
 }
 
 async function sizeOf(path: string): Promise<number | undefined> {
+  return (await ifThere(stat(path)))?.size;
+}
+
+async function namesIn(folder: string): Promise<readonly string[]> {
+  return (await ifThere(readdir(folder))) ?? [];
+}
+
+/** Resolves with undefined for a file or folder that is not there. */
+async function ifThere<T>(found: Promise<T>): Promise<T | undefined> {
   try {
-    return (await stat(path)).size;
+    return await found;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;

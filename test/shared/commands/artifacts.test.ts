@@ -101,6 +101,8 @@ describe('stator artifacts', () => {
     [['pull', FOLDER], {}, 'stator artifacts takes push MODEL, list, or fetch ADDRESS FOLDER'],
     [['fetch', 's3://models/a/'], {}, 'stator artifacts fetch takes s3://BUCKET/FOLDER/ and a folder'],
     [['fetch', 's3://', '/tmp/weights'], {}, 's3://'],
+    [['fetch', 's3://models/a/', '/tmp/weights', '--bucket', 'x'], {}, '--bucket is for push and list'],
+    [['--json', 'fetch', 's3://models/a/', '/tmp/weights'], {}, '--json is for push and list'],
     [['push', FOLDER, '--buckets', 'x'], {}, "Unknown option '--buckets'"],
     [['push', '/nowhere'], {}, '/nowhere: no such folder'],
   ])('says what is wrong with %j', async (argv, more, message) => {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -7,6 +7,7 @@ import { systemClock } from '../../../shared/clock/index.ts';
 import { CompileCache } from '../../../shared/host/weights/compile-cache.ts';
 import { syncWeights } from '../../../shared/host/weights/sync-weights.ts';
 import { type S3Server, startS3Server } from '../../support/s3-server.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const { signal } = new AbortController();
 const URI = 's3://models/qwen/0f3c/';
@@ -38,7 +39,7 @@ describe('weights', () => {
     rmSync(folder, { recursive: true, force: true });
   });
 
-  function sync() {
+  function sync(ended = signal) {
     return syncWeights(
       {
         uri: URI,
@@ -50,7 +51,7 @@ describe('weights', () => {
         },
         onRetry: (problem) => retries.push(problem),
       },
-      signal,
+      ended,
     );
   }
 
@@ -84,13 +85,37 @@ describe('weights', () => {
     expect(fetched).toBeLessThan(300_000 + 100_000 + 100); // what had arrived did not come again
   });
 
+  /** Copies until a part of one file has come and the copy ends. */
+  async function breakOff(): Promise<void> {
+    const stopped = new AbortController();
+    s3.stuckAt = (response, content) => response.write(content.subarray(0, 200_000));
+    const copied = sync(stopped.signal);
+    const parts = join(folder, 'parts');
+    const isWritten = (name: string) => statSync(join(parts, name)).size === 200_000;
+    await waitUntil(() => readdirSync(parts).some(isWritten), { what: 'a part of the file' });
+    stopped.abort(new Error('stopped'));
+    await expect(copied).rejects.toThrow('stopped');
+    s3.stuckAt = undefined;
+    fetched = 0;
+  }
+
   it('go on with the part that an earlier agent has left', async () => {
-    put('model.safetensors', shard);
-    writeFileSync(join(folder, 'model.safetensors.part'), shard.subarray(0, 200_000));
+    put('parts/model.safetensors', shard);
+    await breakOff();
     await sync();
     expect(fetched).toBe(100_000);
-    expect(readFileSync(join(folder, 'model.safetensors'))).toEqual(shard);
-    expect(readdirSync(folder)).toEqual(['model.safetensors']);
+    expect(readFileSync(join(folder, 'parts/model.safetensors'))).toEqual(shard);
+    expect(readdirSync(join(folder, 'parts'))).toEqual(['model.safetensors']);
+  });
+
+  it('begin anew if the object has changed since a part of it was copied', async () => {
+    put('parts/model.safetensors', shard);
+    await breakOff();
+    const changed = Buffer.alloc(300_000, 'changed');
+    put('parts/model.safetensors', changed);
+    await sync();
+    expect(readFileSync(join(folder, 'parts/model.safetensors')).equals(changed)).toBe(true);
+    expect(readdirSync(join(folder, 'parts'))).toEqual(['model.safetensors']);
   });
 
   it('are refused if their sum is another one', async () => {
