@@ -84,7 +84,8 @@ async function readClaims(pods: readonly Pod[], calls: ReadCalls, signal: AbortS
 
 /**
  * Returns the GPUs of the replicas of a workload. During a rollout, the larger template counts: the cluster may have to
- * hold both. @param counted claims that an earlier workload shares with this one; they count there
+ * hold both. Claims of other devices say nothing about GPUs.
+ * @param counted claims that an earlier workload shares with this one; they count there
  */
 function gpusOf(replicas: readonly Replica[], claims: ClaimGpus, counted: Set<string>): WorkloadGpus | undefined {
   const active = replicas.filter(({ isActive }) => isActive).map(({ pods }) => pods.map((pod) => pod.gpus));
@@ -94,7 +95,7 @@ function gpusOf(replicas: readonly Replica[], claims: ClaimGpus, counted: Set<st
   const names = new Set(active.flatMap((pods) => pods.flatMap(({ sharedClaims }) => sharedClaims)));
   const shared = gpusOfClaims(new Set([...names].filter((name) => !counted.has(name))), claims);
   for (const name of names) counted.add(name);
-  return shared === undefined || (own === 0 && names.size === 0) ? undefined : { own, shared };
+  return shared === undefined || (own === 0 && gpusOfClaims(names, claims) === 0) ? undefined : { own, shared };
 }
 
 /** Returns the pods that the selectors choose, and perhaps others. A pod that several lists have counts once. */

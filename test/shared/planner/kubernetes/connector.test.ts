@@ -313,6 +313,15 @@ describe('the GPUs of pods', () => {
     );
   });
 
+  it('count as the fleet states them if pods share a claim of other devices only', async () => {
+    await using bed = await bedOf(1);
+    const [pod = ''] = bed.workloads.podsOf('w0');
+    const requests = [{ name: 'nic', exactly: { deviceClassName: 'efa.networking.k8s.aws' } }];
+    bed.api.store('resourceclaims').set('fabric', { spec: { devices: { requests } } });
+    bed.api.store('pods').merge(pod, { spec: { resourceClaims: [{ name: 'nic', resourceClaimName: 'fabric' }] } });
+    expect(gpusOf(await bed.connector.observe(NEVER))).toEqual([1]);
+  });
+
   it('count as the fleet states them if the cluster has claims only in an earlier version', async () => {
     await using bed = await bedOf(1);
     const [pod = ''] = bed.workloads.podsOf('w0');
