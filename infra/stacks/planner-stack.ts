@@ -4,6 +4,7 @@ import type { IQueue } from 'aws-cdk-lib/aws-sqs';
 import type { Construct } from 'constructs';
 import { groupNamesOf } from '../constructs/ec2-fleet/planner-fleets.ts';
 import { clusterNameOf } from '../constructs/eks/eks-cluster.ts';
+import { plannerGroupOf } from '../constructs/eks/planner-access.ts';
 import { keyOf } from '../constructs/fleet-store.ts';
 import { keepLogs } from '../constructs/log-groups.ts';
 import { PlannerObservability, type WatchedPlanner } from '../constructs/observability/planner-watches.ts';
@@ -94,6 +95,7 @@ function scaledOf(planned: PlannedFleets, settings: Settings, { network }: DataS
   if (planned.connector === 'ec2') return { kind: 'ec2', groups: groupNamesOf(planned.specs.fleets) };
   const isPublic = settings.eks.cluster?.endpoint === 'public';
   const clusterName = clusterNameOf(settings.name, settings.eks);
-  if (isPublic || eks === undefined) return { kind: 'eks', clusterName };
-  return { kind: 'eks', clusterName, within: { network, clusterSecurityGroupId: eks.cluster.securityGroupId } };
+  const entered = { kind: 'eks', clusterName, group: plannerGroupOf(settings.name) } as const;
+  if (isPublic || eks === undefined) return entered;
+  return { ...entered, within: { network, clusterSecurityGroupId: eks.cluster.securityGroupId } };
 }

@@ -160,7 +160,7 @@ describe('the planner of fleets on EKS', { timeout: 120_000 }, () => {
   it('enters the cluster with the rights of its group, and may ask EKS where it is', () => {
     planner.hasResourceProperties('AWS::EKS::AccessEntry', {
       ClusterName: 'Stator',
-      KubernetesGroups: ['stator-planner'],
+      KubernetesGroups: ['stator-planner-Stator'],
       PrincipalArn: { 'Fn::GetAtt': [Match.stringLikeRegexp('^PlannerRole'), 'Arn'] },
       AccessPolicies: Match.absent(),
     });

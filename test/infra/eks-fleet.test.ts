@@ -189,7 +189,7 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
     ]);
     expect(pick(EXAMPLE.objects('Fleet-large'), 'RoleBinding')).toMatchObject({
       roleRef: { kind: 'Role', name: 'stator-large-planner' },
-      subjects: [{ kind: 'Group', name: 'stator-planner' }],
+      subjects: [{ kind: 'Group', name: 'stator-planner-Stator' }],
     });
   });
 

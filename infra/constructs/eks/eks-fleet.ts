@@ -22,7 +22,7 @@ import { ManifestValues } from './manifest-values.ts';
 import { needsOf } from './node-classes.ts';
 import { nodePool } from './nodes.ts';
 import { type KubeObject, podLabels } from './objects.ts';
-import { plannerAccess } from './planner-access.ts';
+import { plannerAccess, plannerGroupOf } from './planner-access.ts';
 import { podArguments } from './pod-arguments.ts';
 import { createPodRole } from './pod-role.ts';
 import { podEnvironment } from './worker-pod.ts';
@@ -84,7 +84,7 @@ function serviceAccountOf({ fleetName, fleet: { generation } }: EksFleetProps): 
 }
 
 function objectsOf(scope: Construct, props: EksFleetProps, values: ManifestValues): readonly KubeObject[] {
-  const { fleet, fleetName, cluster } = props;
+  const { deployment, fleet, fleetName, cluster } = props;
   const { namespace } = cluster;
   const name = serviceAccountOf(props);
   const names = workloadNamesOf(fleetName, fleet);
@@ -107,6 +107,7 @@ function objectsOf(scope: Construct, props: EksFleetProps, values: ManifestValue
     ]),
     ...plannerAccess({
       name: `${name}-planner`,
+      group: plannerGroupOf(deployment),
       namespace,
       deployments: ofKind(false),
       groups: ofKind(true),

@@ -1,10 +1,17 @@
 import type { KubeObject } from './objects.ts';
 
-/** Group of Kubernetes to which the access entry of the planner's role belongs. */
-export const PLANNER_GROUP = 'stator-planner';
+/**
+ * Returns the group of Kubernetes to which the access entry of a planner's role belongs. Each deployment has its own:
+ * in a cluster of several deployments, no planner scales the workloads of another one.
+ */
+export function plannerGroupOf(deployment: string): string {
+  return `stator-planner-${deployment}`;
+}
 
 interface AccessProps {
   readonly name: string;
+  /** Group of the planner. */
+  readonly group: string;
   readonly namespace: string;
   /** Names of Deployments that the planner scales. */
   readonly deployments: readonly string[];
@@ -16,13 +23,13 @@ interface AccessProps {
 
 /** Returns the rights of a planner over the workloads of a fleet: exactly those that its connector uses. */
 export function plannerAccess(props: AccessProps): readonly KubeObject[] {
-  const { name, namespace, deployments, groups, hasClaims } = props;
+  const { name, group, namespace, deployments, groups, hasClaims } = props;
   const apiGroup = 'rbac.authorization.k8s.io';
   const metadata = { name, namespace };
-  const scaling = (group: string, resource: string, names: readonly string[]) =>
+  const scaling = (api: string, resource: string, names: readonly string[]) =>
     names.length === 0
       ? []
-      : [{ apiGroups: [group], resources: [`${resource}/scale`], resourceNames: [...names], verbs: ['get', 'update'] }];
+      : [{ apiGroups: [api], resources: [`${resource}/scale`], resourceNames: [...names], verbs: ['get', 'update'] }];
   return [
     {
       apiVersion: `${apiGroup}/v1`,
@@ -41,7 +48,7 @@ export function plannerAccess(props: AccessProps): readonly KubeObject[] {
       kind: 'RoleBinding',
       metadata,
       roleRef: { apiGroup, kind: 'Role', name },
-      subjects: [{ kind: 'Group', name: PLANNER_GROUP, apiGroup }],
+      subjects: [{ kind: 'Group', name: group, apiGroup }],
     },
   ];
 }

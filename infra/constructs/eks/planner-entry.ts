@@ -12,7 +12,6 @@ import { CfnAccessEntry } from 'aws-cdk-lib/aws-eks-v2';
 import { type IRole, PolicyStatement } from 'aws-cdk-lib/aws-iam';
 import type { Construct } from 'constructs';
 import type { Network } from '../network.ts';
-import { PLANNER_GROUP } from './planner-access.ts';
 
 /** Place of a function in a network. */
 export interface FunctionPlace {
@@ -21,15 +20,22 @@ export interface FunctionPlace {
   readonly securityGroups: ISecurityGroup[];
 }
 
+/** A cluster with workloads that a planner scales. */
+interface PlannedCluster {
+  readonly clusterName: string;
+  /** Group of Kubernetes that has the rights of the planner. */
+  readonly group: string;
+}
+
 /**
  * Lets a planner's role into a cluster, where it has the rights of its group and no others, and allows it to ask EKS
  * for the address of the cluster.
  */
-export function admitPlanner(scope: Construct, clusterName: string, role: IRole): void {
+export function admitPlanner(scope: Construct, { clusterName, group }: PlannedCluster, role: IRole): void {
   new CfnAccessEntry(scope, 'ClusterAccess', {
     clusterName,
     principalArn: role.roleArn,
-    kubernetesGroups: [PLANNER_GROUP],
+    kubernetesGroups: [group],
   });
   role.addToPrincipalPolicy(
     new PolicyStatement({

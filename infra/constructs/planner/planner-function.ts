@@ -29,6 +29,8 @@ export type Scaled =
   | {
       readonly kind: 'eks';
       readonly clusterName: string;
+      /** Group of Kubernetes that has the rights of the planner. */
+      readonly group: string;
       /** Network from which it enters the cluster by the cluster's security group. @default by the internet */
       readonly within?: { readonly network: Network; readonly clusterSecurityGroupId: string } | undefined;
     };
@@ -84,7 +86,7 @@ export class PlannerFunction extends Construct {
     table.grantPlan(role);
     store.discovery.grantOrderDrain(role);
     if (scaled.kind === 'ec2') allowScaling(role, this, scaled.groups);
-    else admitPlanner(this, scaled.clusterName, role);
+    else admitPlanner(this, scaled, role);
     const concurrency = Math.min(CONCURRENCY_MAX, Math.max(CONCURRENCY_MIN, models + 1)); // one for events of instances
     const planner = new LambdaFunction(this, 'Function', {
       description: 'Stator: planner of GPU fleets',
