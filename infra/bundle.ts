@@ -27,6 +27,11 @@ const NO_PROTO_LOADER = 'infra/no-proto-loader.mjs';
 /** Stands in for the code of the console, relative to the repository. */
 const NO_CONSOLE = 'infra/no-console.mjs';
 
+/** Stands in for the client of NATS, relative to the repository. */
+const NO_NATS = 'infra/no-nats.mjs';
+/** Packages of the client of NATS, and that of its WebSockets. They are imported only when a connection is made. */
+const NATS_PACKAGES = /^(@nats-io\/|ws$)/;
+
 /** The file that the runtime loads, and what it loads at once. */
 const ENTRY = 'index.mjs';
 const INIT = 'init.mjs';
@@ -100,7 +105,7 @@ export async function bundleFunction(options: BundleOptions = {}): Promise<Funct
   mkdirSync(directory, { recursive: true });
   const { metafile } = await build({
     ...BUILD,
-    plugins: [settingsWithoutHelp(root), withoutConsole(root), throughDoors, productFacts(root)],
+    plugins: [settingsWithoutHelp(root), withoutConsole(root), withoutNats(root), throughDoors, productFacts(root)],
     absWorkingDir: root,
     entryPoints: { index: options.entry ?? HTTP_FUNCTION_ENTRY },
     outdir: directory,
@@ -173,6 +178,21 @@ function withoutConsole(root: string): Plugin {
         const file = resolve(resolveDir, path);
         return folders.some((folder) => file.startsWith(folder)) ? { path: join(root, NO_CONSOLE) } : undefined;
       });
+    },
+  };
+}
+
+/** Leaves out the client of NATS, 300 kB: functions refuse to call workers through NATS, and follow no events. */
+function withoutNats(root: string): Plugin {
+  const opener = join(root, 'shared/planes/nats/open-nats.ts');
+  const none = { path: join(root, NO_NATS) };
+  return {
+    name: 'without-nats',
+    setup({ onResolve }) {
+      onResolve({ filter: NATS_PACKAGES }, (imported) => (imported.kind === 'dynamic-import' ? none : undefined));
+      onResolve({ filter: /[\\/]open-nats\.ts$/ }, ({ path, resolveDir }) =>
+        resolve(resolveDir, path) === opener ? none : undefined,
+      );
     },
   };
 }

@@ -29,8 +29,6 @@ const SUSPECT_AFTER_MS = 1000;
 
 /** Largest age of the fleet view at the beginning of a request, in milliseconds. */
 const DISCOVERY_AGE_MS_MAX = 1000;
-/** Attempts to connect to NATS. A function is frozen between requests and must not retry in the background. */
-const NATS_ATTEMPTS_MAX = 3;
 
 const { settings: given, warnings } = resolveConfig('function', [], process.env);
 const logger = openLogger(given);
@@ -61,7 +59,6 @@ const { handler: serve, started } = createLambdaHandler(
     const plane = {
       poolSizeMax: CONNECTIONS_PER_WORKER_MAX,
       suspectAfterMs: SUSPECT_AFTER_MS,
-      brokerAttemptsMax: NATS_ATTEMPTS_MAX,
     };
     const discovery = { isLasting: false, showsAskedModels: true }; // its role may read the table and nothing else
     const { app, refresh, flush, close, isOpenToAll, metrics } = await composeFrontend(settings, {

@@ -45,6 +45,22 @@ const NEEDS = [
   ['hostTerminateHook', 'hostGroup'],
 ] as const satisfies readonly (readonly [SettingName, SettingName])[];
 
+/** Settings of NATS. */
+const OF_NATS = [
+  'eventPlane',
+  'natsRequestTimeoutSecs',
+  'natsServer',
+  'natsAuthUsername',
+  'natsAuthPassword',
+  'natsAuthToken',
+  'natsAuthNkey',
+  'natsAuthCredentialsFile',
+  'natsTlsCaCertPath',
+  'natsTlsInsecure',
+  'natsTlsClientCertPath',
+  'natsTlsClientKeyPath',
+] as const satisfies readonly SettingName[];
+
 /** Settings that no process accepts any more, with what to use instead. */
 export const REFUSED_SETTINGS = {
   connector:
@@ -279,6 +295,11 @@ const DEPENDENCIES: readonly Dependency[] = [
     says: 'dynamodb needs STATOR_DISCOVERY_TABLE',
   },
   {
+    setting: 'requestPlane',
+    holds: ({ process, values }) => process !== 'function' || values.requestPlane !== 'nats',
+    says: 'nats is not for a function, which has no client of NATS: use tcp here and at the workers, or stator frontend',
+  },
+  {
     setting: 'etcdAuthCa',
     holds: ({ values: { etcdAuthCa: ca, etcdEndpoints: urls } }) => ca === undefined || isAllTls(urls),
     says: 'needs https: in each of ETCD_ENDPOINTS',
@@ -400,6 +421,13 @@ const WITHOUT_EFFECT: readonly WithoutEffect[] = [
     isIdle: ({ given, values }) => given.has('watermark') && values.engineType === 'sglang',
     because: '--engine-type sglang keeps blocks free by rules of its own',
   },
+  ...OF_NATS.map(
+    (setting): WithoutEffect => ({
+      setting,
+      isIdle: ({ process, given }) => process === 'function' && given.has(setting),
+      because: 'a function has no client of NATS and follows no events',
+    }),
+  ),
 ];
 
 function isAllTls(urls: readonly string[] = []): boolean {

@@ -86,6 +86,14 @@ describe('bundleFunction', () => {
     expect(init).not.toContain('How workers run'); // the help text of that flag
   });
 
+  it('packs no client of NATS, which the settings of a function refuse', async () => {
+    const { directory } = await bundleFunction({ outdir: join(root, 'http') });
+    const files = readdirSync(directory).filter((name) => name.endsWith('.mjs'));
+    // A field of the protocol, which no minifier renames.
+    const speaksNats = (name: string): boolean => readFileSync(join(directory, name), 'utf8').includes('max_payload');
+    expect(files.filter(speaksNats)).toEqual([]);
+  });
+
   it('takes modules of Node without having them looked at name by name, in whatever way they are imported', async () => {
     const { directory } = await bundle({
       'entry.ts': `

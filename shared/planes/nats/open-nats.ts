@@ -3,7 +3,7 @@ import type { FleetSettings } from '../../config/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { Logger } from '../../telemetry/index.ts';
 import { addressesOf, NatsClient } from './client.ts';
-import type { NatsIdentity, NatsObserver, NatsOptions, NatsTls } from './types.ts';
+import type { NatsIdentity, NatsObserver, NatsTls } from './types.ts';
 
 /**
  * Opens a connection to NATS for one purpose, which its server shows as `stator-{purpose}`. It is made when first
@@ -14,7 +14,6 @@ export function openNats(
   clock: Clock,
   purpose: 'events' | 'requests' | 'snapshots',
   logger: Logger | undefined,
-  more: Pick<NatsOptions, 'attemptsMax'> = {},
 ): NatsClient {
   const identity = identityOf(settings);
   const tls = tlsOf(settings);
@@ -27,7 +26,6 @@ export function openNats(
     ...(logger === undefined
       ? {}
       : { observer: logOutages(logger, { purpose, server: addressesOf(settings.natsServer) }) }),
-    ...more,
   });
 }
 

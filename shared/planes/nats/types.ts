@@ -42,8 +42,8 @@ export interface NatsOptions {
   /** Name in the server's list of connections. @default 'stator' */
   readonly name?: string;
   /**
-   * Failed attempts in a row after which waiting calls fail; the next use tries again. For functions, which must not
-   * try while frozen. @default no limit
+   * Failed attempts in a row after which waiting calls fail; the next use tries again. For tests.
+   * @default no limit
    */
   readonly attemptsMax?: number;
   /** @default 5000 */

@@ -159,8 +159,6 @@ export interface ServeOptions {
 export interface OpenPlaneOptions extends ConnectionOptions {
   /** Called with outages. */
   readonly logger?: Logger | undefined;
-  /** Attempts to reach a broker before requests fail. @default no limit */
-  readonly brokerAttemptsMax?: number;
 }
 
 /** Opens a plane by the settings of a process. Throws one line for an operator if they cannot be followed. */

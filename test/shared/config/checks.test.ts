@@ -174,6 +174,21 @@ describe('settings that need each other', () => {
     expect(problemsOf('frontend', '--no-router-kv-events', '--router-approximate-cache-policy=lru')).toEqual([]);
   });
 
+  it('refuse NATS for a function, and tell it which settings of NATS it does not use', () => {
+    const resolve = (process: Process, env: Readonly<Record<string, string>>) =>
+      resolveConfig(process, [], env, { surroundings });
+    const overNats = { DYN_REQUEST_PLANE: 'nats', NATS_SERVER: 'nats://b:4222' };
+    expect(() => resolve('function', overNats)).toThrow(
+      /^DYN_REQUEST_PLANE nats is not for a function, which has no client of NATS: use tcp here and at the workers/,
+    );
+    expect(resolve('frontend', overNats).warnings).toEqual([]);
+    const idle = { DYN_EVENT_PLANE: 'nats', NATS_SERVER: 'nats://b:4222', NATS_AUTH_TOKEN: 't' };
+    expect(resolve('function', idle).warnings).toEqual(
+      Object.keys(idle).map((name) => `${name} has no effect: a function has no client of NATS and follows no events`),
+    );
+    expect(resolve('function', { DYN_EVENT_PLANE: '' }).warnings).toEqual([]);
+  });
+
   it('say that a multiplier needs a shared pool to multiply', () => {
     const warning = '--shared-cache-multiplier has no effect: --shared-cache-type none has no pool to ask';
     expect(settingsOf('--shared-cache-multiplier=0.5').warnings).toContain(warning);

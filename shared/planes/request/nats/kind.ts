@@ -3,14 +3,12 @@ import type { RequestPlaneKind } from '../types.ts';
 import { createNatsRequestPlane } from './plane.ts';
 
 export const nats: RequestPlaneKind = {
-  openCalling(settings, { logger, brokerAttemptsMax: attemptsMax, ...options }) {
-    const limit = attemptsMax === undefined ? {} : { attemptsMax };
+  openCalling(settings, { logger, ...options }) {
     const requestTimeoutMs = settings.natsRequestTimeoutSecs * 1000;
-    const client = openNats(settings, options.clock, 'requests', logger, limit);
-    // A process that lasts must notice at its start that the broker is unreachable, not at the first request.
-    if (attemptsMax === undefined) client.keepConnected();
+    const client = openNats(settings, options.clock, 'requests', logger);
+    client.keepConnected(); // an unreachable broker must show at the start, not with the first request
     return createNatsRequestPlane({ requestTimeoutMs, ...options, client });
   },
   openServing: (settings, { logger, ...options }) =>
-    createNatsRequestPlane({ ...options, client: openNats(settings, options.clock, 'requests', logger, {}) }),
+    createNatsRequestPlane({ ...options, client: openNats(settings, options.clock, 'requests', logger) }),
 };
