@@ -194,7 +194,7 @@ describe.runIf(hasDynamoDb() && hasLambdaRuntime())('the planner as a function, 
       expect(url).toMatch(/^https:\/\/sts\.us-east-1\.amazonaws\.com\/\?Action=GetCallerIdentity&.*x-k8s-aws-id/);
       expect(asked).toEqual(['/clusters/gpu eks']);
       workloads.gpus = 0;
-      workloads.setReplicas('chat', 2); // no node has room for the second pod
+      for (const pod of workloads.podsOf('chat')) workloads.removePod(pod); // its node is gone, and no other has room
       let seq = 0;
       const isTold = async (): Promise<boolean> => {
         const body = {

@@ -123,7 +123,7 @@ function podWatches({ function: planner, fleets }: WatchedPlanner): readonly Wat
         ...common,
         id: `NodesMissing${at}`,
         metric: planner.metricPodFailures('NodesMissing', group),
-        about: `pods of ${group} get no node from an option of their fleet`,
+        about: `pods of ${group} get no node from an option of their fleet, and workers are missing`,
         paragraph: 'pods-get-no-node',
       },
       {

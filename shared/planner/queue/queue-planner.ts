@@ -15,7 +15,7 @@ import type { FleetSpec } from '../options/fleet-spec.ts';
 import type { Planner } from '../planner.ts';
 import { type FleetPlaces, toSignals } from '../signals/eventbridge-events.ts';
 import type { DecisionRecord, PlannerStore } from '../store/types.ts';
-import type { PerPool } from '../types.ts';
+import type { PerPool, Pool, Targets } from '../types.ts';
 import { placesOf } from './fleet-places.ts';
 import { INSTANCE_EVENTS_GROUP, routeInstanceEvents } from './instance-events.ts';
 
@@ -43,7 +43,7 @@ export interface PlannedBatch {
 
 /** Capacity options whose newest launch failed. */
 interface PodFailures {
-  /** No node has room for their pods. */
+  /** No node has room for their pods, and the pool has fewer workers than its target. */
   readonly noNode: number;
   /** Their pods have a node and do not start. */
   readonly noStart: number;
@@ -114,8 +114,9 @@ export class QueuePlanner {
     for (const what of unknown) logger.warn('a message says nothing to a planner', { what });
     if (unknown.length > 0) onUnknown(unknown.length);
     const act = async ([model, hasDecided]: readonly [PlannedModel, boolean]): Promise<void> => {
-      const podFailures = podFailuresOf(model, seen.get(model));
-      onPlanned({ group: model.group, hasDecided, newest: await this.#act(model, signal), podFailures });
+      const { newest, targets } = await this.#act(model, signal);
+      const podFailures = podFailuresOf(model, seen.get(model), targets);
+      onPlanned({ group: model.group, hasDecided, newest, podFailures });
     };
     await Promise.all([...handled].map(act));
     return [...new Set([...lost, ...failures])]; // an event may be about several models
@@ -201,7 +202,11 @@ export class QueuePlanner {
     return { unread, hasDecided: record !== undefined };
   }
 
-  async #act(model: PlannedModel, signal: AbortSignal): Promise<PlannedBatch['newest']> {
+  /** Carries out the newest decision of a model. Returns its state, and its targets if they could be read. */
+  async #act(
+    model: PlannedModel,
+    signal: AbortSignal,
+  ): Promise<{ readonly newest: PlannedBatch['newest']; readonly targets?: Targets | undefined }> {
     const { store, clock, logger, holder, gpusMax, orderDrain } = this.#options;
     const { group, connector, planner } = model;
     const { tickSeconds, startSeconds, minInstanceSeconds } = planner.config;
@@ -210,16 +215,17 @@ export class QueuePlanner {
     try {
       const options = { ...common, engines: planner.engines, nowMs: () => clock.wallMs() };
       const decision = await actOnNewest(options, signal);
-      if (decision?.problem === undefined) return 'fine';
+      const targets = decision?.targets;
+      if (decision?.problem === undefined) return { newest: 'fine', targets };
       const { decisionId: decision_id, problem, code, option } = decision;
       logger.warn('a decision is not carried out', { group, decision_id, problem, code, option });
-      if (decision.status === 'STALLED') return 'stalled';
-      return isTried(decision) ? 'fine' : 'unapplied';
+      if (decision.status === 'STALLED') return { newest: 'stalled', targets };
+      return { newest: isTried(decision) ? 'fine' : 'unapplied', targets };
     } catch (thrown) {
       const problem = `acting failed: ${reasonOf(thrown)}`;
       logger.warn('acting failed; the next message of the model tries again', { group, problem });
       await this.#record(group, problem);
-      return 'unapplied';
+      return { newest: 'unapplied' };
     }
   }
 
@@ -240,14 +246,26 @@ export class QueuePlanner {
   }
 }
 
-/** Counts the options of a fleet of pods that fail. */
-function podFailuresOf({ connector }: PlannedModel, observed: Observed | undefined): PodFailures | undefined {
+/**
+ * Counts the options of a fleet of pods that fail. An option without a node does no harm while the others bring all
+ * workers: the planner has only tried whether it is available again.
+ */
+function podFailuresOf(
+  { connector }: PlannedModel,
+  observed: Observed | undefined,
+  targets: Targets | undefined,
+): PodFailures | undefined {
   if (connector.name === 'ec2' || observed?.pools === undefined) return undefined;
-  const codes = Object.values(observed.pools).flatMap(({ options }) =>
-    options.flatMap(({ failing }) => failing?.code ?? []),
-  );
-  const noNode = codes.filter((code) => code === UNSCHEDULABLE).length;
-  return { noNode, noStart: codes.length - noNode };
+  const failures = { noNode: 0, noStart: 0 };
+  for (const [pool, { ready, options }] of Object.entries(observed.pools)) {
+    const isShort = ready < (targets?.[pool as Pool] ?? Number.POSITIVE_INFINITY);
+    for (const { failing } of options) {
+      if (failing === undefined) continue;
+      if (failing.code !== UNSCHEDULABLE) failures.noStart++;
+      else if (isShort) failures.noNode++;
+    }
+  }
+  return failures;
 }
 
 /** Whether a decision with a problem is under way: it waits for something that comes by itself. */

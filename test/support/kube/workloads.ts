@@ -36,6 +36,8 @@ export class FakeWorkloads {
   readonly ended: string[] = [];
   /** Why the containers of a workload wait, as the kubelet says it. They never start. */
   readonly waiting = new Map<string, { readonly reason: string; readonly message?: string }>();
+  /** Workloads whose pods no node has room for, whatever other nodes have: those of a market without capacity. */
+  readonly nodeless = new Set<string>();
   /** Whether the controllers act. */
   isActing = true;
 
@@ -167,7 +169,7 @@ export class FakeWorkloads {
     let free = this.#gpus - pods.filter((pod) => specOf(pod).nodeName !== undefined).length;
     for (const pod of pods.filter((each) => specOf(each).nodeName === undefined && isActive(each))) {
       const { name, uid } = pod.metadata;
-      if (free-- <= 0) {
+      if (this.nodeless.has(pod.metadata.labels?.app ?? '') || free-- <= 0) {
         const message = '0/3 nodes are available: 3 Insufficient nvidia.com/gpu.';
         this.#condition(name, 'PodScheduled', 'False', { reason: 'Unschedulable', message });
         continue;
