@@ -24,6 +24,9 @@ const NS_PER_MS = 1_000_000;
 /** Smallest stream that takes the place of one for which there is no storage: that of `STATOR_NATS_STREAM_MAX_MB`. */
 const SMALL_BYTES_MIN = 16 * 2 ** 20;
 
+/** Attempts to give back what a smaller stream reserves too much, before the stream stays as it is. */
+const GIVE_BACK_ATTEMPTS_MAX = 3;
+
 interface StreamMessage {
   readonly sequence: number;
   readonly data: Uint8Array;
@@ -234,6 +237,8 @@ function readDelivery(reply: string): { readonly sequence: number; readonly pend
 export class NatsStream {
   readonly #client: NatsConnections;
   readonly #settings: NatsStreamSettings;
+  /** Size with which this process made a smaller stream, and what it keeps of that. */
+  #excess: { readonly reservedBytes: number; readonly keptBytes: number; attempts: number } | undefined;
 
   constructor(client: NatsConnections, settings: NatsStreamSettings) {
     this.#client = client;
@@ -266,6 +271,21 @@ export class NatsStream {
   }
 
   async #ensure(manager: JetStreamManager): Promise<StreamInfo> {
+    return this.#giveBack(manager, await this.#findOrAdd(manager));
+  }
+
+  /**
+   * Gives back what a smaller stream has reserved too much. If that fails, the call rejects and the next one tries
+   * again, a few times: the log is of more use than the storage.
+   */
+  async #giveBack(manager: JetStreamManager, info: StreamInfo): Promise<StreamInfo> {
+    const excess = this.#excess;
+    if (excess === undefined || info.config.max_bytes !== excess.reservedBytes) return info;
+    if (excess.attempts++ >= GIVE_BACK_ATTEMPTS_MAX) return info; // its size is one of the differences
+    return await manager.streams.update(this.#settings.name, { max_bytes: excess.keptBytes });
+  }
+
+  async #findOrAdd(manager: JetStreamManager): Promise<StreamInfo> {
     const { name, bytesMax } = this.#settings;
     try {
       return await manager.streams.info(name);
@@ -283,15 +303,17 @@ export class NatsStream {
   }
 
   /**
-   * Creates the stream with as much storage as there is, and gives half of that back: a stream reserves its size, and
-   * other streams need storage, too.
+   * Creates the stream with as much storage as there is. `#giveBack` returns half of that: a stream reserves its size,
+   * and other streams need storage, too.
    */
   async #addSmaller(manager: JetStreamManager, bytesMax: number): Promise<StreamInfo> {
     const { name } = this.#settings;
     for (let bytes = Math.floor(bytesMax); ; bytes = Math.floor(bytes / 2)) {
+      const keptBytes = Math.floor(bytes / 2);
+      // Noted before: the server may create the stream although its answer is lost.
+      this.#excess = keptBytes < SMALL_BYTES_MIN ? undefined : { reservedBytes: bytes, keptBytes, attempts: 0 };
       try {
-        const info = await this.#add(manager, bytes);
-        return bytes / 2 < SMALL_BYTES_MIN ? info : manager.streams.update(name, { max_bytes: Math.floor(bytes / 2) });
+        return await this.#add(manager, bytes);
       } catch (error) {
         if (apiCodeOf(error) === OTHER_STREAM_EXISTS) return manager.streams.info(name);
         if (!NO_STORAGE.has(apiCodeOf(error)) || bytes / 2 < SMALL_BYTES_MIN) throw error;
