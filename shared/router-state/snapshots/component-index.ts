@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { BlockIndex, LoadedBlockIndex } from '../../block-index/index.ts';
 import type { Timer } from '../../clock/index.ts';
+import { OpenOnce, untilAborted } from '../../concurrency/index.ts';
 import type { EventLog } from '../../planes/index.ts';
 import type { RankId } from '../../router/index.ts';
 import type { EventSource, KvEventFeed, RankPlace } from '../../worker-events/index.ts';
@@ -35,13 +36,14 @@ const PATIENCE_MS = 2000;
 export class ComponentIndex implements EventSource {
   readonly #options: ComponentIndexOptions;
   readonly #log: EventLog;
+  readonly #closing = new AbortController();
   #reader: IndexReader | undefined;
   #snapshotter: Snapshotter | undefined;
   #patience: Timer | undefined;
 
   constructor(options: ComponentIndexOptions) {
     this.#options = options;
-    this.#log = logOnDemand(options.openLog);
+    this.#log = logOnDemand(options.openLog, this.#closing.signal);
   }
 
   /** Whether the indexes are at the head of the log. Dumps of single ranks may still be missing. */
@@ -81,6 +83,7 @@ export class ComponentIndex implements EventSource {
   /** Stops, and closes the store. */
   async stop(): Promise<void> {
     this.#patience?.cancel();
+    this.#closing.abort();
     await this.#snapshotter?.stop();
     await this.#reader?.stop();
     await this.#options.store.close();
@@ -88,13 +91,10 @@ export class ComponentIndex implements EventSource {
   }
 }
 
-/** Returns a log that its first use opens. If that fails, each later use tries again. */
-function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>): EventLog {
-  let opened: EventLog | undefined;
-  const get = async (signal: AbortSignal): Promise<EventLog> => {
-    opened ??= await open(signal);
-    return opened;
-  };
+/** Returns a log that its first use opens. If that fails, each later use tries again. `closing` ends the opening. */
+function logOnDemand(open: (signal: AbortSignal) => Promise<EventLog>, closing: AbortSignal): EventLog {
+  const once = new OpenOnce(async () => ({ log: await open(closing), close() {} })); // its plane closes it
+  const get = async (signal: AbortSignal): Promise<EventLog> => (await untilAborted(once.get(), signal)).log;
   return {
     state: async (signal) => (await get(signal)).state(signal),
     async *read(fromSequence, signal) {
