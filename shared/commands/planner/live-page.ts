@@ -51,7 +51,8 @@ async function show(
   const view = query.get('view') ?? 'planner';
   if (view !== 'planner') throw new ServeError('invalid_value', `Query parameter view: a planner has only planner`);
   const model = query.get('model') ?? '';
-  if (request.headers.accept?.includes('text/event-stream') !== true) {
+  const follows = request.method === 'GET' && request.headers.accept?.includes('text/event-stream') === true;
+  if (!follows) {
     return sendJson(response, 200, await planners.now(model));
   }
   response.writeHead(200, { 'content-type': 'text/event-stream', ...NOT_KEPT });

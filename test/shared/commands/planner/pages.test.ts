@@ -1,5 +1,6 @@
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { request } from 'node:http';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
@@ -185,6 +186,19 @@ describe('the page of a planner', () => {
     await pass(6000);
     expect((await next).value).toMatch(/^event: planned\ndata: /);
     leaving.abort();
+  });
+
+  it('ends the answer to HEAD, also for a reader of what changes', async () => {
+    const { hostname, port } = new URL((await served()).url);
+    const lines = ['/console/api?view=planner HTTP/1.1', `Host: ${hostname}`, 'Accept: text/event-stream', '', ''];
+    const next = ['GET /nothing HTTP/1.1', `Host: ${hostname}`, 'Connection: close', '', ''];
+    const socket = connect(Number(port), hostname, () =>
+      socket.write(`HEAD ${lines.join('\r\n')}${next.join('\r\n')}`),
+    );
+    socket.setTimeout(20_000, () => socket.destroy(new Error('the answer to HEAD does not end')));
+    const chunks: string[] = [];
+    for await (const chunk of socket.setEncoding('utf8')) chunks.push(chunk);
+    expect(chunks.join('').match(/HTTP\/1\.1 \d+/g)).toEqual(['HTTP/1.1 200', 'HTTP/1.1 404']);
   });
 
   it('answers what its law would decide with other bounds', async () => {
