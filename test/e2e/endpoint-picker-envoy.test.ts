@@ -90,9 +90,16 @@ describe.skipIf(ENVOY_PYTHON === '')('a real Envoy', () => {
 
   it('frees the place of a request that it sends again with the same id', async () => {
     const envoy = await openEnvoy({ requestMode: FULL, responseMode: FULL });
-    const send = () => postJson(`${envoy.url}/v1/chat/completions`, LONG, { headers: { 'x-request-id': 'again' } });
-    for (const response of await Promise.all([send(), send()])) expect(await tokensOf(response)).toBe(LONG_TOKENS);
-    expect(await picker.metric('stator_endpoint_picker_sent_again_total')).toBe(1);
+    const send = (tries: number) => {
+      const headers = { 'x-request-id': 'again', 'x-envoy-attempt-count': `${tries}` };
+      return postJson(`${envoy.url}/v1/chat/completions`, LONG, { headers });
+    };
+    const sendAll = async (...tries: readonly number[]) => {
+      for (const response of await Promise.all(tries.map(send))) expect(await tokensOf(response)).toBe(LONG_TOKENS);
+      return picker.metric('stator_endpoint_picker_sent_again_total');
+    };
+    expect(await sendAll(1, 1)).toBe(0); // as a load test with one id for all
+    expect(await sendAll(1, 2)).toBe(1);
   }, 120_000);
 
   it("hands refusals to clients of Anthropic's API in its form", async () => {

@@ -8,7 +8,7 @@ import type { Decision } from './answers.ts';
 import type { PickerDeps } from './deps.ts';
 import { type HeldBody, type ImmediateAnswer, PickExchange } from './pick-exchange.ts';
 import type { RequestHead } from './request-head.ts';
-import { nameOfSent } from './sent-requests.ts';
+import { isSentAgain, nameOfSent } from './sent-requests.ts';
 
 /** Longest time that a timer can have, in milliseconds. */
 const NEVER_MS = 2_147_483_647;
@@ -129,13 +129,21 @@ export class Pick {
       return all.length > 0 && all.every((endpoint) => this.#parts.isAllowed(endpoint));
     };
     const name = nameOfSent(this.#parts.head, this.#parts.body.parts);
-    if (name !== undefined && sent.free(name)) metrics.sentAgain(); // before a worker is chosen, so that it counts
+    let isAgain = name !== undefined && isSentAgain(this.#parts.head);
+    /** Frees the place of the try before, once. That try may get its place while this one waits for its own. */
+    const freeEarlier = (): void => {
+      if (!isAgain || name === undefined || !sent.free(name)) return;
+      isAgain = false;
+      metrics.sentAgain();
+    };
+    freeEarlier(); // before a worker is chosen, so that it counts
     placer.place(request, sink, { signal, admits }).then(
       (placement) => {
         this.#placement = placement;
         signal.addEventListener('abort', this.#free, { once: true });
         if (signal.aborted) return placement.release();
-        if (name !== undefined && sent.add(name, this.#free)) metrics.sentAgain();
+        freeEarlier();
+        if (name !== undefined) sent.add(name, this.#free);
         this.#sentAs = name;
         if (placement.promptTokens !== undefined) meter.promptTokens(placement.promptTokens);
         const decode = { ...placedAt(placement.decode), workerType: 'decode' } as const;

@@ -6,8 +6,19 @@ import type { RequestHead } from './request-head.ts';
 const SAME = [':path', 'authorization', 'x-api-key'] as const;
 
 /**
- * Returns a name that two requests share only if a gateway sends one of them again: it depends on the request's id, its
- * credentials and its body. Undefined if the request has no valid `x-request-id`.
+ * Returns whether a request says that it is not the first try: as Envoy counts tries for the next proxy, or the client
+ * libraries of OpenAI and Anthropic. The same id and body alone say nothing: a load test repeats them, and so does a
+ * client that asks for several samples under one id.
+ */
+export function isSentAgain(head: RequestHead): boolean {
+  const tries = Number(head.get('x-envoy-attempt-count') ?? 1);
+  const retries = Number(head.get('x-stainless-retry-count') ?? 0);
+  return tries > 1 || retries > 0;
+}
+
+/**
+ * Returns a name that a request and its next try share: it depends on the request's id, its credentials and its body.
+ * Undefined if the request has no valid `x-request-id`.
  */
 export function nameOfSent(head: RequestHead, body: readonly Uint8Array[]): string | undefined {
   const id = clientRequestId(head.get('x-request-id'));
@@ -20,28 +31,30 @@ export function nameOfSent(head: RequestHead, body: readonly Uint8Array[]): stri
 
 /** The requests that have a place at a worker and no answer yet. Each has an open stream, whose number is limited. */
 export class SentRequests {
-  readonly #byName = new Map<string, () => void>();
+  /** Functions that free places, by the name of their requests, with the earliest first. */
+  readonly #byName = new Map<string, (() => void)[]>();
 
-  /** Frees the place of the request with that name. Returns whether there is one. */
+  /** Frees the place of the earliest request with that name. Returns whether there is one. */
   free(name: string): boolean {
-    const free = this.#byName.get(name);
-    this.#byName.delete(name);
-    free?.();
-    return free !== undefined;
+    const [earliest] = this.#byName.get(name) ?? [];
+    if (earliest === undefined) return false;
+    this.delete(name, earliest);
+    earliest();
+    return true;
   }
 
-  /**
-   * Adds a request that has a place, with the function that frees the place. Frees the place of an earlier one with
-   * that name, which waited for its worker at the same time. Returns whether there is one.
-   */
-  add(name: string, free: () => void): boolean {
-    const hasEarlier = this.free(name);
-    this.#byName.set(name, free);
-    return hasEarlier;
+  /** Adds a request that has a place, with the function that frees the place. */
+  add(name: string, free: () => void): void {
+    const others = this.#byName.get(name);
+    if (others === undefined) this.#byName.set(name, [free]);
+    else others.push(free);
   }
 
-  /** Removes a request, unless a later one has its name. */
+  /** Removes a request. Idempotent. */
   delete(name: string, free: () => void): void {
-    if (this.#byName.get(name) === free) this.#byName.delete(name);
+    const all = this.#byName.get(name) ?? [];
+    const at = all.indexOf(free);
+    if (at >= 0) all.splice(at, 1);
+    if (all.length === 0) this.#byName.delete(name);
   }
 }

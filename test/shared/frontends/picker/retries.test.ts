@@ -22,13 +22,15 @@ function ask(headers: Readonly<Record<string, string>>, text = 'hi'): PlayedRequ
 }
 
 const ID = { 'x-request-id': 'r-1' };
+/** Headers of the next try of a request. */
+const AGAIN = { ...ID, 'x-envoy-attempt-count': '2' };
 
-describe('a request that a gateway sends again with the same id', () => {
+describe('a request that says it is sent again, with the same id', () => {
   it('frees the place of the first try, whose stream is still open', async () => {
     const picker = await start();
     const [first, second] = [picker.envoy.open(), picker.envoy.open()];
     await first.request(ask(ID));
-    await second.request(ask(ID));
+    await second.request(ask(AGAIN));
     expect(picker.placer).toMatchObject({ placed: 2, released: 1 });
     expect(picker.metric('stator_endpoint_picker_sent_again_total ')).toEqual([
       'stator_endpoint_picker_sent_again_total 1',
@@ -42,7 +44,7 @@ describe('a request that a gateway sends again with the same id', () => {
   it('frees the place of one of two tries that waited for a worker at the same time', async () => {
     const picker = await start();
     picker.placer.shut();
-    const routing = [picker.envoy.open().request(ask(ID)), picker.envoy.open().request(ask(ID))];
+    const routing = [picker.envoy.open().request(ask(ID)), picker.envoy.open().request(ask(AGAIN))];
     await waitUntil(() => picker.placer.waiting === 2, { what: 'two requests that wait' });
     picker.placer.open();
     for (const routed of await Promise.all(routing)) expect(routed).toMatchObject({ kind: 'routed' });
@@ -55,16 +57,19 @@ describe('a request that a gateway sends again with the same id', () => {
   it('frees each earlier try once, and keeps the last', async () => {
     const picker = await start();
     for (let tries = 1; tries <= 4; tries++) {
-      await picker.envoy.open().request(ask(ID));
+      await picker.envoy.open().request(ask({ ...ID, 'x-envoy-attempt-count': `${tries}` }));
       expect(picker.placer).toMatchObject({ placed: tries, released: tries - 1 });
     }
   });
 
   it.each([
-    ['another id', ask({ 'x-request-id': 'r-2' })],
-    ['no id', ask({})],
-    ['another body', ask(ID, 'ho')],
-    ['other credentials', ask({ ...ID, authorization: 'Bearer other' })],
+    ['another id', ask({ ...AGAIN, 'x-request-id': 'r-2' })],
+    ['no id', ask({ 'x-envoy-attempt-count': '2' })],
+    ['another body', ask(AGAIN, 'ho')],
+    ['other credentials', ask({ ...AGAIN, authorization: 'Bearer other' })],
+    ['no count of tries', ask(ID)],
+    ['the count of a first try', ask({ ...ID, 'x-envoy-attempt-count': '1', 'x-stainless-retry-count': '0' })],
+    ['a count that is no number', ask({ ...ID, 'x-envoy-attempt-count': 'two' })],
   ])('is another request if it has %s', async (_, other) => {
     const picker = await start();
     await picker.envoy.open().request(ask(ID));
@@ -77,7 +82,18 @@ describe('a request that a gateway sends again with the same id', () => {
     const first = picker.envoy.open();
     await first.request(ask(ID));
     await first.respondHead(200);
-    await picker.envoy.open().request(ask(ID));
+    await picker.envoy.open().request(ask(AGAIN));
     expect(picker.placer).toMatchObject({ placed: 2, released: 0 });
+  });
+
+  it('frees one place of several requests with one id, as of a load test', async () => {
+    const picker = await start();
+    const streams = [1, 2, 3].map(() => picker.envoy.open());
+    for (const stream of streams) await stream.request(ask(ID));
+    expect(picker.placer).toMatchObject({ placed: 3, released: 0 });
+    await picker.envoy.open().request(ask({ ...ID, 'x-stainless-retry-count': '1' }));
+    expect(picker.placer).toMatchObject({ placed: 4, released: 1 });
+    for (const stream of streams) await stream.respond(200, ['{}']);
+    expect(picker.placer).toMatchObject({ placed: 4, released: 3 });
   });
 });
