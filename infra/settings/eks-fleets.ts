@@ -61,7 +61,8 @@ export const EksFleet = z.strictObject({
   /** Replicas of the model, of all options together. */
   replicas: Replicas,
   /**
-   * Time from a new pod to its first answer, with the start of its node. A pod that takes twice as long is given up.
+   * Time from a new pod to its first answer, with the start of its node. A pod that takes twice as long is given up. So
+   * is one that waits for its node for half of that time, and for at least 300 s.
    */
   startSecs: z.int().min(30).max(SECS_MAX).default(600),
   /** Longest time that running answers get when their pod ends. */

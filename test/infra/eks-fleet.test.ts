@@ -490,7 +490,15 @@ describe('the fleets on EKS that a planner gets', { timeout: 120_000 }, () => {
         },
         planner: { mode: 'agg', min_endpoint: 0, start_at_zero: true, max_gpu_budget: 48, rate_requests_per_second: 2 },
       },
-      { pools: { decode: { options: [{ workload: 'LeaderWorkerSet/large-0-on-demand' }], gpusPerReplica: 16 } } },
+      {
+        pools: {
+          // Nodes of a fleet that starts slowly may take longer than five minutes.
+          decode: {
+            options: [{ workload: 'LeaderWorkerSet/large-0-on-demand' }],
+            ...{ gpusPerReplica: 16, startSecs: 1200, unschedulableSecs: 600 },
+          },
+        },
+      },
     ]);
     const [yours] = podFleetsOf(readSettings(YOURS, 'file')).fleets;
     expect(yours?.cluster).toMatchObject({ name: 'gpus' });

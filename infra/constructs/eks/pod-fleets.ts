@@ -25,8 +25,13 @@ export interface PodFleets {
   readonly fleets: readonly (PlannedModel<PodPool> & { readonly cluster: object })[];
 }
 
-/** Seconds that a pod may wait for a node: a node takes one or two minutes to start. */
-const UNSCHEDULABLE_SECS = 300;
+/** Least seconds that a pod may wait for a node: most nodes take one or two minutes to start. */
+const UNSCHEDULABLE_SECS_MIN = 300;
+/**
+ * Share of a usual start that a pod may wait for a node. Nodes with many GPUs, and those without a hypervisor, take
+ * many minutes. If the planner gave their pods up before, no node would ever get a pod.
+ */
+const NODE_SHARE = 0.5;
 
 /** Returns the fleets on EKS as a planner reads them. It asks EKS for the address of the cluster. */
 export function podFleetsOf(settings: Settings): PodFleets {
@@ -56,6 +61,6 @@ function poolOf([name, fleet]: Named<EksFleetSettings>, { instanceTypes }: Setti
     gpusPerReplica: fleet.engine.gpusPerReplica,
     startSecs: fleet.startSecs,
     drainSecs: fleet.drainSecs,
-    unschedulableSecs: UNSCHEDULABLE_SECS,
+    unschedulableSecs: Math.max(UNSCHEDULABLE_SECS_MIN, Math.ceil(NODE_SHARE * fleet.startSecs)),
   };
 }
