@@ -5,7 +5,6 @@ import {
   SHARED_PASS_TOKENS,
   type TierWeights,
   uncachedTokens,
-  uncachedWeight,
 } from './cost.ts';
 import type { RankSpeeds } from './load/rank-speeds.ts';
 
@@ -37,6 +36,11 @@ export type StatorTerms = Readonly<Record<(typeof STATOR_TERMS)[number], number>
 export const TERM_COUNT = STATOR_TERMS.length;
 const [WAIT, SLOT, COMPUTE, LATER, DECODE, OTHERS, SHARE, UNSEEN, HOME] = [0, 1, 2, 3, 4, 5, 6, 7, 8] as const;
 
+/**
+ * Weight of a token that a rank has not cached, for later requests, if every rank prefills. A token that this request
+ * has to compute weighs 1. While ranks are idle, a prefix that is computed twice delays no other request.
+ */
+const LATER_WEIGHT_BUSY = 4;
 /** Part of its context that a rank keeps while a request decodes: requests are on average halfway through. */
 const CONTEXT_KEPT = 0.5;
 /**
@@ -52,10 +56,10 @@ const OUTPUT_TOKENS_MAX = 32_768;
  */
 const SLOT_WEIGHT = 2;
 /**
- * Extra cost of a rank outside this router's share, in prompt tokens: as much as 750 tokens to compute in a busy pool.
- * It is less than a good cache hit, but more than the small differences that would send every router to the same rank.
+ * Extra cost of a rank outside this router's share: as much as a prompt of this length that the rank has not cached. It
+ * is less than a good cache hit, but more than the small differences that would send every router to the same rank.
  */
-const OTHERS_SHARE_TOKENS = 3000;
+const OTHERS_SHARE_TOKENS = 750;
 /**
  * Bound of that extra cost for a short prompt, as a share of the cost of computing the whole prompt. With it a full
  * cache hit outweighs the extra cost.
@@ -89,7 +93,7 @@ export function fillStatorCosts(
   const { hostCacheHitWeight, diskCacheHitWeight } = weights;
   const { msPerToken, slowness: slownesses, outputTokens: outputMean, e2eMs, stepMs } = speeds;
   const terms = candidates.termsFor(TERM_COUNT);
-  const laterMs = msPerToken * (uncachedWeight(busyCount(candidates), count) - 1);
+  const laterMs = msPerToken * laterWeight(candidates);
   const output = Math.min(OUTPUT_TOKENS_MAX, expectedOutputTokens ?? outputMean);
   const decodeWeight = Math.min(DECODE_WEIGHT_MAX, speeds.firstTokenShare);
   const contextMs = CONTEXT_KEPT * speeds.stepMsPerToken;
@@ -127,10 +131,11 @@ export function fillStatorCosts(
   }
 }
 
-function busyCount({ prefillTokens, count }: Candidates): number {
+/** Returns the weight of a token that a rank has not cached, for later requests. */
+function laterWeight({ prefillTokens, count }: Candidates): number {
   let busy = 0;
   for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
-  return busy;
+  return LATER_WEIGHT_BUSY * (busy / count) ** 2;
 }
 
 /** Adds the cost of ranks outside this router's share. The more routers there are for each rank, the lower it is. */
@@ -142,8 +147,7 @@ export function addShareCosts(
 ): void {
   const { count, ranks, costs, terms } = candidates;
   if (share.routers === 1) return;
-  const weight = uncachedWeight(busyCount(candidates), count);
-  const tokens = Math.min(OTHERS_SHARE_TOKENS, OTHERS_SHARE_MAX * weight * promptTokens);
+  const tokens = (1 + laterWeight(candidates)) * Math.min(OTHERS_SHARE_TOKENS, OTHERS_SHARE_MAX * promptTokens);
   const extra = tokens * msPerToken * Math.min(1, count / share.routers);
   for (let at = 0; at < count; at++) {
     if (share.isOwn(ranks[at] as number)) continue;

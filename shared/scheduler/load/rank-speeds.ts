@@ -33,8 +33,8 @@ const STEP_RATIO_MAX = 4;
 const PREFILL_GAIN = 0.01;
 const DECODE_GAIN = 0.03;
 const SLOWNESS_MAX = 8;
-/** Factor below which two ranks count as equally fast. Prompts and batches differ by as much. */
-const SLOWNESS_BAND = 1.5;
+/** Factor below which a rank counts as fast as the mean. Prompts and batches differ by as much. */
+const SLOWNESS_BAND = 1.2;
 
 /**
  * Speeds of the ranks of a pool, learned from first tokens and ends of requests. Bounded: a few numbers for the pool,

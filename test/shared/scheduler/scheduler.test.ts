@@ -371,11 +371,24 @@ describe('the cost model stator', () => {
     expect(b?.compute).toBeCloseTo(MS_PER_TOKEN * 1024, 6);
   });
 
-  it('counts what is left to compute once more for later requests, and three times more in a busy pool', () => {
+  it('counts what is left to compute for later requests, too: hardly in a quiet pool, four times in a busy one', () => {
     const pool = new Pool({ config: stator });
-    expect(termsOf(pool, 1024).a?.later).toBeCloseTo(MS_PER_TOKEN * 1024, 6);
-    for (const id of ['a', 'b']) pool.submit(`x-${id}`, promptTokens(1600, 1), { pinned: { workerId: id } });
-    expect(termsOf(pool, 1024).a?.later).toBeCloseTo(3 * MS_PER_TOKEN * 1024, 6);
+    const later = () => termsOf(pool, 1024).a!.later! / (MS_PER_TOKEN * 1024);
+    expect(later()).toBe(0);
+    pool.submit('x', promptTokens(1600, 1), { pinned: { workerId: 'a' } });
+    expect(later()).toBeCloseTo(1, 6);
+    pool.submit('y', promptTokens(1600, 1), { pinned: { workerId: 'b' } });
+    expect(later()).toBeCloseTo(4, 6);
+  });
+
+  it('does not wait for a cache while most workers are idle', () => {
+    const pool = new Pool({ config: stator, workers: ['a', 'b', 'c', 'd'].map((id) => worker(id)) });
+    const prompt = promptTokens(4096);
+    pool.store('a', prompt);
+    pool.submit('x', promptTokens(3200, 1), { pinned: { workerId: 'a' } });
+    expect(pool.submit('r', prompt).decision?.workerId).not.toBe('a');
+    for (const id of ['b', 'c', 'd']) pool.submit(`x-${id}`, promptTokens(320, 1), { pinned: { workerId: id } });
+    expect(pool.submit('s', prompt).decision?.workerId).toBe('a');
   });
 
   it('counts the prefix that a running request computes as cached there', () => {
@@ -499,13 +512,15 @@ describe('the cost model stator', () => {
     expect(pool.submit('hit', promptTokens(8192, 50)).decision?.workerId).toBe('a');
   });
 
-  it('holds its share less dear the more routers there are for each rank', () => {
-    const shareMs = (routers: number) => {
+  it('holds its share less dear the more routers there are for each rank, and dearer in a busy pool', () => {
+    const shareMs = (routers: number, busy: readonly string[] = []) => {
       const pool = new Pool({ config: stator, share: { isOwn: () => false, routers } });
+      for (const id of busy) pool.submit(id, promptTokens(1600, 1), { pinned: { workerId: id } });
       return termsOf(pool, 3200).a?.share;
     };
-    expect(shareMs(2)).toBeCloseTo(MS_PER_TOKEN * 3000, 6);
-    expect(shareMs(8)).toBeCloseTo((MS_PER_TOKEN * 3000) / 4, 6); // of two ranks
+    expect(shareMs(2)).toBeCloseTo(MS_PER_TOKEN * 750, 6);
+    expect(shareMs(8)).toBeCloseTo((MS_PER_TOKEN * 750) / 4, 6); // of two ranks
+    expect(shareMs(2, ['a', 'b'])).toBeCloseTo(5 * MS_PER_TOKEN * 750, 6);
   });
 
   /** Decides in 200 instants in which another router of `routers` books nine requests. Returns the last 100 workers. */
@@ -571,6 +586,7 @@ describe('the cost model stator', () => {
     const pool = new Pool({ config: stator });
     pool.store('a', promptTokens(2048)); // 128 of 256 blocks
     pool.submit('x', promptTokens(2080, 1), { pinned: { workerId: 'a' } });
+    pool.submit('y', promptTokens(16, 2), { pinned: { workerId: 'b' } }); // in a busy pool, hits weigh more
     for (const [id, override] of [
       ['plain', undefined],
       ['weighed', { prefill_load_scale: 4 }],
@@ -581,7 +597,7 @@ describe('the cost model stator', () => {
     const [plain, weighed] = ['plain', 'weighed'].map((id) => pool.scheduler.explained(id));
     expect(plain).toMatchObject({ cost_model: 'stator', chosen: { worker_id: 'a' } });
     expect(weighed).toMatchObject({ cost_model: 'dynamo', chosen: { worker_id: 'b' } });
-    expect(weighed?.candidates[0]?.terms).toMatchObject({ prefill: 4 * 256, decode: 256 });
+    expect(weighed?.candidates[0]?.terms).toMatchObject({ prefill: 4 * 257, decode: 257 }); // with y
   });
 
   it('stays with its own formula for what every formula goes by', () => {

@@ -62,6 +62,12 @@ describe('the speeds of ranks', () => {
     expect([...speeds.slowness]).toEqual([1, 1]);
   });
 
+  it('tell a rank that takes a third longer than the mean, although the slow ranks are half of the pool', () => {
+    const speeds = speedsOf(4);
+    for (let at = 0; at < 4000; at++) speeds.learnPrefill(at % 4, 4000, at % 2 === 0 ? 80 : 160);
+    expect(speeds.slowness[1]! / speeds.slowness[0]!).toBeCloseTo(2, 1);
+  });
+
   it('forget a rank whose number another one gets', () => {
     const speeds = speedsOf(2);
     for (let at = 0; at < 2000; at++) speeds.learnPrefill(at % 2, 4000, at % 2 === 0 ? 80 : 240);
