@@ -64,7 +64,13 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
         },
       },
       limits: { 'nvidia.com/gpu': '36' }, // 16 replicas with two GPUs, one more for an update, by nodes of four
-      disruption: { consolidationPolicy: 'WhenEmpty', consolidateAfter: '5m', budgets: [{ nodes: '1' }] },
+      disruption: {
+        ...{ consolidationPolicy: 'WhenEmpty', consolidateAfter: '5m' },
+        budgets: [
+          { reasons: ['Drifted'], nodes: '1' },
+          { reasons: ['Empty'], nodes: '100%' }, // a load that falls leaves no node to wait for the end of others
+        ],
+      },
     });
     expect(JSON.stringify(first)).not.toContain('topology.kubernetes.io/zone');
     expect(first!.spec).toMatchObject({ limits: { 'nvidia.com/gpu': '20' } });

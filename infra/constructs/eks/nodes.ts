@@ -89,6 +89,12 @@ const NODE_END_SECS_MIN = 1200;
 /** Time for the engine to stop after its drain, and for the node to see it, in seconds. */
 const NODE_END_MARGIN_SECS = 300;
 
+/** Nodes that may end at once: one of those that are replaced, and all that are empty, because they cost as before. */
+const BUDGETS = [
+  { reasons: ['Drifted'], nodes: '1' },
+  { reasons: ['Empty'], nodes: '100%' },
+] as const;
+
 /** Taint of nodes with GPUs, which keeps all other pods away. */
 export const GPU_TAINT = { key: 'nvidia.com/gpu', effect: 'NoSchedule' } as const;
 
@@ -119,7 +125,7 @@ export function nodePool(props: NodePoolProps): KubeObject {
         },
       },
       limits: props.limits,
-      disruption: { consolidationPolicy: 'WhenEmpty', consolidateAfter: '5m', budgets: [{ nodes: '1' }] },
+      disruption: { consolidationPolicy: 'WhenEmpty', consolidateAfter: '5m', budgets: BUDGETS },
     },
   };
 }
