@@ -1,12 +1,13 @@
 import { ServeError, workerError } from '../errors/index.ts';
 import type { EngineOutput, EngineRequest } from '../protocol/index.ts';
 import { asRecord, isRecord, type UnknownRecord } from '../records/index.ts';
+import { TextPieces } from './text-pieces.ts';
 import type { Engine, EngineInfo, EngineLoad, EngineSink, KvEvent } from './types.ts';
 
 /**
  * One piece of an answer.
  *
- * - a string: text that clients see next
+ * - a string: text that clients see next. It may end within a character if the next piece continues it.
  * - token ids, for models that take tokens: the frontend turns them into text
  * - an `EngineOutput`: anything more, such as a finish reason, log probabilities, usage, or with `body` a whole
  *   OpenAI-shaped chunk or object, which the client gets in the published shape.
@@ -117,16 +118,35 @@ class HandlerEngine implements Engine {
   async #choice(request: EngineRequest, sink: EngineSink, signal: AbortSignal, choice: number): Promise<number> {
     let hasFinish = false;
     let given = 1;
-    for await (const output of this.#options.handler(request, { signal })) {
+    const pieces = new TextPieces();
+    for await (const piece of this.#options.handler(request, { signal })) {
       if (signal.aborted) return given; // leaving the loop ends the generator
+      const output = withWholeCharacters(piece, pieces);
+      if (output === undefined) continue;
       if (isFinish(output)) hasFinish = true;
       given = Math.max(given, choicesIn(output));
       write(choice === 0 ? output : placed(output, choice), sink, choice);
       if (sink.isBlocked()) await roomIn(sink, signal);
     }
-    if (!hasFinish && !signal.aborted) sink.output({ ...placeOf(choice), finish_reason: 'stop' });
+    if (hasFinish || signal.aborted) return given;
+    const text = pieces.rest(0);
+    sink.output({ ...placeOf(choice), ...(text !== '' && { text }), finish_reason: 'stop' });
     return given;
   }
+}
+
+/** Returns the output with whole characters, or undefined if nothing of it can be sent yet. */
+function withWholeCharacters(output: HandlerOutput, pieces: TextPieces): HandlerOutput | undefined {
+  if (typeof output === 'string') {
+    const text = pieces.join(0, output);
+    return text === '' && output !== '' ? undefined : text;
+  }
+  if (!isOutput(output)) return output;
+  const { index, finish_reason: reason } = output;
+  if (output.text == null && reason == null) return output;
+  const given = output.text ?? '';
+  const text = reason == null ? pieces.join(index ?? 0, given) : pieces.rest(index ?? 0) + given;
+  return text === given ? output : { ...output, text };
 }
 
 function write(output: HandlerOutput, sink: EngineSink, choice: number): void {
@@ -169,13 +189,13 @@ function placed(output: HandlerOutput, choice: number): HandlerOutput {
   return { ...output, ...body, index: choice };
 }
 
-function isOutput(output: HandlerOutput): output is EngineOutput {
-  return typeof output !== 'string' && !(output instanceof Uint32Array) && !Array.isArray(output);
-}
-
 function bodyChoices(body: unknown): readonly UnknownRecord[] {
   const { choices } = asRecord(body) ?? {};
   return Array.isArray(choices) ? choices.filter(isRecord) : [];
+}
+
+function isOutput(output: HandlerOutput): output is EngineOutput {
+  return typeof output !== 'string' && !(output instanceof Uint32Array) && !Array.isArray(output);
 }
 
 /** Returns whether an output ends its choice. A body carries its own finish. */

@@ -82,6 +82,35 @@ describe('an engine made of an async generator', () => {
     ]);
   });
 
+  it('keeps characters whole that a handler cuts', async () => {
+    const said = await read(async function* () {
+      yield* 'a\u{1f469}b'.split('');
+      yield { text: '\ud83d' };
+      yield { text: '\udc69!', index: 0 };
+    });
+    expect(said).toEqual([
+      { text: 'a' },
+      { text: '\u{1f469}' },
+      { text: 'b' },
+      { text: '' },
+      { text: '\u{1f469}!', index: 0 },
+      { finish_reason: 'stop' },
+      'end',
+    ]);
+  });
+
+  it('sends half a character if the other half never comes', async () => {
+    const unfinished = await read(async function* () {
+      yield 'a\ud83d';
+    });
+    expect(unfinished).toEqual([{ text: 'a' }, { text: '\ud83d', finish_reason: 'stop' }, 'end']);
+    const finished = await read(async function* () {
+      yield 'a\ud83d';
+      yield { finish_reason: 'length' };
+    });
+    expect(finished).toEqual([{ text: 'a' }, { text: '\ud83d', finish_reason: 'length' }, 'end']);
+  });
+
   it('leaves the finish reason to the handler that says one', async () => {
     const said = await read(async function* () {
       yield { text: 'cut', finish_reason: 'length' };
