@@ -200,11 +200,16 @@ function notFound({ method, path }: HttpExchange, why: string | undefined): Serv
 
 function refuseMethod(deps: HttpAppDeps, exchange: HttpExchange, allow: string): void {
   const path = shownId(exchange.path);
-  const asksForSocket = exchange.header('upgrade')?.toLowerCase() === 'websocket';
-  const error = asksForSocket
+  const error = asksForSocket(exchange)
     ? webSocketRefusal(path)
     : new ServeError('method_not_allowed', `Method ${exchange.method} is not allowed for ${path}`);
   refuse(deps, exchange, error, { allow });
+}
+
+/** Returns whether a client asks for a WebSocket. Proxies such as nginx remove `upgrade` and pass on the key. */
+function asksForSocket(exchange: HttpExchange): boolean {
+  const hasKey = exchange.method === 'GET' && exchange.header('sec-websocket-key') !== undefined;
+  return hasKey || exchange.header('upgrade')?.toLowerCase() === 'websocket';
 }
 
 /**

@@ -95,6 +95,14 @@ describe('Responses over WebSocket', () => {
     expect(client.refused?.status).toBe(path === '/v1/chat/completions' ? 426 : 200);
   });
 
+  it('gets 426 if a proxy has removed the upgrade', async () => {
+    const { server } = await openServer();
+    const headers = { 'sec-websocket-key': 'dGhlIHNhbXBsZSBub25jZQ==', 'sec-websocket-version': '13' };
+    const response = await fetch(`${server.url}/v1/responses`, { headers });
+    expect(response.status).toBe(426);
+    expect(await response.json()).toMatchObject({ error: { code: 'websocket_not_supported' } });
+  });
+
   it('follows a response that was not stored, with its new input alone', async () => {
     const { server, pipeline } = await openServer();
     const client = await new SocketClient(server.port).opened();
