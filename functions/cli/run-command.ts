@@ -25,7 +25,8 @@ const RUNNABLE: readonly (readonly [name: string, about: string])[] = [
 ];
 
 const GRPC_HELP = `stator grpc runs stator frontend --kserve-grpc-server, which serves KServe v2 to Triton's clients, without OpenAI's
-routes. It takes the flags of stator frontend; --grpc-port and --http-host set where it listens.
+routes. It takes the flags of stator frontend. --http-host and --http-port (8000) set where it serves gRPC, and
+--grpc-metrics-port (8788) where it serves health and metrics over HTTP.
 
 `;
 

@@ -157,6 +157,16 @@ describe('stator', () => {
     expect((await stator(['help', name])).stdout).toBe(stdout);
   });
 
+  it('introduces grpc by flags that it takes', async () => {
+    const { stdout } = await stator(['grpc', '--help']);
+    const flags = stdout.slice(0, stdout.indexOf('Usage:')).match(/--[\w-]+/g) ?? [];
+    expect(flags).toContain('--http-port');
+    for (const flag of flags.filter((name) => name !== '--kserve-grpc-server')) {
+      const value = flag.endsWith('host') ? '127.0.0.1' : '9000';
+      expect(await stator(['grpc', flag, value]), flag).toMatchObject({ status: 7, stderr: '' });
+    }
+  });
+
   it.each(['local', 'frontend', 'worker'])('prints all of %s when asked for all', async (name) => {
     const { status, stdout } = await stator([name, '--help', 'all']);
     expect(status).toBe(0);
