@@ -51,6 +51,7 @@ describe('a chat stream', () => {
     );
     expect(response.headers.get('content-type')).toBe('text/event-stream');
     expect(response.headers.get('cache-control')).toBe('no-cache');
+    expect(response.headers.get('x-accel-buffering')).toBe('no'); // or nginx holds tokens back
     const id = /"id":"(chatcmpl-[0-9a-f-]+)","choices"/.exec(text)?.[1];
     const created = /"created":(\d+)/.exec(text)?.[1];
     const frame = (choices: string, usage = 'null') =>

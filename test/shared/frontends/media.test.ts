@@ -255,6 +255,7 @@ describe('POST /v1/videos/generations/stream', () => {
       const bodies = [picture('one'), { data: [{ b64_json: '%' }] }, { data: [] }, picture('two')];
       const { response, bytes } = await ask(at, { model: 'vid', prompt: 'x' }, sends(...bodies));
       expect(response.headers.get('content-type')).toBe('multipart/x-mixed-replace; boundary=frame');
+      expect(response.headers.get('x-accel-buffering')).toBe('no');
       expect(response.headers.get('x-request-id')).toBe('r');
       expect(bytes.toString()).toBe(part('one') + part('two'));
     },

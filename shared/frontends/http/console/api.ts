@@ -6,15 +6,11 @@ import type { HttpExchange } from '../exchange/exchange.ts';
 import { admit } from '../operators.ts';
 import { CONSOLE_PATH, decodePath, shownId } from '../route.ts';
 import { explanationOf } from '../routes/explained.ts';
-import { sendJson, sendText } from '../sinks/send.ts';
+import { EVENT_STREAM, sendJson, sendText } from '../sinks/send.ts';
 import { readViewerQuery } from './viewer-query.ts';
 
 const NO_CACHE = { 'cache-control': 'no-store' };
-const EVENTS = {
-  'content-type': 'text/event-stream',
-  ...NO_CACHE,
-  'x-accel-buffering': 'no', // nginx would hold events back
-};
+const EVENTS = { ...EVENT_STREAM, ...NO_CACHE };
 
 /** Interval at which the rights of a viewer are checked again, in milliseconds. */
 const RECHECK_MS = 60_000;

@@ -8,6 +8,7 @@ import type { BodyRoute, Serve } from '../route.ts';
 import { type Inference, serveInference } from '../serve-inference.ts';
 import { StreamSink } from '../sinks/dialect-sink.ts';
 import type { WireNames } from '../sinks/response-names.ts';
+import { UNBUFFERED } from '../sinks/send.ts';
 import { dataOf, mediaRequest, videoBody, WholeMedia, wholeVideoBody } from './media.ts';
 
 const BOUNDARY = 'frame';
@@ -117,7 +118,8 @@ class MotionJpeg extends DialectSink<Inference> {
   #commit(): void {
     if (this.#isCommitted) return;
     this.#isCommitted = true;
-    this.inference.exchange.head(200, { 'content-type': `multipart/x-mixed-replace; boundary=${BOUNDARY}` });
+    const contentType = `multipart/x-mixed-replace; boundary=${BOUNDARY}`;
+    this.inference.exchange.head(200, { 'content-type': contentType, ...UNBUFFERED });
   }
 }
 

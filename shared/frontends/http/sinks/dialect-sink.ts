@@ -4,7 +4,7 @@ import type { Usage } from '../../../protocol/index.ts';
 import { DialectSink } from '../../inference/dialect.ts';
 import type { FrameSink } from '../exchange/exchange.ts';
 import type { Inference } from '../serve-inference.ts';
-import { sendError } from './send.ts';
+import { EVENT_STREAM, sendError } from './send.ts';
 
 /*
  * How a token reaches the socket. The pipeline calls a `GenerationSink`: of chats and completions one for each prompt
@@ -118,11 +118,7 @@ export class SseStream {
   #commit(): void {
     this.#isCommitted = true;
     this.#peek?.cancel();
-    this.#inference.exchange.head(200, {
-      'content-type': 'text/event-stream',
-      'cache-control': 'no-cache',
-      ...this.#headers,
-    });
+    this.#inference.exchange.head(200, { ...EVENT_STREAM, ...this.#headers });
     for (const frame of this.#held) this.#sink.write(textOf(frame));
     this.#held = [];
     this.#armKeepAlive(this.#inference.deps.settings.keepAliveMs);

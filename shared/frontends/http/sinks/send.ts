@@ -13,6 +13,10 @@ const PIECE_CHARS = 32 * 1024;
 const LARGE_CHARS = 256 * 1024;
 
 const MS_PER_SECOND = 1000;
+/** Header of answers that come in pieces. nginx would otherwise collect 4 KiB before it sends any. */
+export const UNBUFFERED = { 'x-accel-buffering': 'no' };
+/** Headers of a stream of events. */
+export const EVENT_STREAM = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache', ...UNBUFFERED };
 /** Header that keeps the official clients from retrying a request that no worker here can serve. */
 const NO_RETRY = { 'x-should-retry': 'false' };
 

@@ -85,6 +85,7 @@ describe('the events of a stored response', () => {
     for (const after of [0, 3, frames.length - 2, frames.length - 1, frames.length + 5]) {
       const rest = await bed.send('GET', `/v1/responses/${id}?stream=true&starting_after=${after}`);
       expect(await rest.text()).toBe(frames.slice(after + 1).join(''));
+      expect(rest.headers.get('x-accel-buffering')).toBe('no');
     }
   });
 

@@ -13,7 +13,7 @@ import { cancelRequest } from '../../../inference/lifecycle.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../exchange/exchange.ts';
 import { pathBelow } from '../../route.ts';
-import { sendStored } from '../../sinks/send.ts';
+import { EVENT_STREAM, sendStored } from '../../sinks/send.ts';
 import { type FinalEvent, ItemEvents } from './outlets.ts';
 import type { OutputItem } from './output-items.ts';
 import { findStored, lookForStored, responseNotFound, storeFailure } from './response-keeper.ts';
@@ -164,7 +164,7 @@ async function serveReplay(
   const made = findRunning(deps, id, exchange);
   const found = made === undefined ? await findStored(deps, id, exchange) : await untilLeft(made.recorded, exchange);
   if (found === undefined) throw responseNotFound(id);
-  exchange.head(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
+  exchange.head(200, EVENT_STREAM);
   let chars = 0;
   for (const text of replayFrames(found, after)) {
     if (sink.isBlocked()) await new Promise<void>((resolve) => sink.onUnblocked(resolve));
