@@ -119,12 +119,12 @@ describe('a worker on EKS and a worker of the Helm chart', { timeout: 120_000 },
     expect(without(here!.container, DIFFERENCES.container)).toEqual(without(there!.container, DIFFERENCES.container));
   });
 
-  it('spread over zones and machines alike', () => {
+  it('spread over zones alike, but not over machines, of which Karpenter would start one for each', () => {
     const spreadOf = ({ pod }: typeof here & object) =>
       (pod as unknown as { topologySpreadConstraints: readonly object[] }).topologySpreadConstraints.map((each) =>
         without(each, { labelSelector: 'labels' }),
       );
-    expect(spreadOf(here!)).toEqual(spreadOf(there!));
+    expect(spreadOf(here!)).toEqual(spreadOf(there!).slice(0, 1));
   });
 
   it('have the same variables, except for those by which they find their fleet', () => {

@@ -95,6 +95,12 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
     expect(first!.metadata.annotations).toEqual({ 'karpenter.sh/do-not-disrupt': 'true' });
   });
 
+  it('fills a node before it starts one in the next zone', () => {
+    const [first] = ofKind(EXAMPLE.objects('Fleet-chat-a1'), 'Deployment').map(podOf);
+    const zone = { topologyKey: 'topology.kubernetes.io/zone', whenUnsatisfiable: 'ScheduleAnyway' };
+    expect(first!.spec).toMatchObject({ topologySpreadConstraints: [{ ...zone, maxSkew: 2 }] });
+  });
+
   it('starts workers that find the deployment, and tell the planner which pod they are', () => {
     const pod = podOf(ofKind(EXAMPLE.objects('Fleet-chat-a1'), 'Deployment')[1]!);
     expect(environmentOf(pod)).toMatchObject({

@@ -72,13 +72,6 @@ export function podEnvironment({ startSecs, drainSecs }: Pick<WorkerPodProps, 's
 
 /** Returns the template of the pods of a workload. The Helm chart has the same, for discovery in Kubernetes. */
 export function workerPod(props: WorkerPodProps): object {
-  const spread = (topologyKey: string) => ({
-    maxSkew: 1,
-    topologyKey,
-    whenUnsatisfiable: 'ScheduleAnyway',
-    labelSelector: { matchLabels: props.labels },
-    matchLabelKeys: ['pod-template-hash'],
-  });
   return {
     metadata: { labels: props.labels, annotations: { 'karpenter.sh/do-not-disrupt': 'true' } },
     spec: {
@@ -95,11 +88,7 @@ export function workerPod(props: WorkerPodProps): object {
       },
       nodeSelector: { 'karpenter.sh/nodepool': props.nodePool },
       tolerations: [{ key: GPU_TAINT.key, operator: 'Exists', effect: GPU_TAINT.effect }],
-      ...(props.isGroup
-        ? {}
-        : {
-            topologySpreadConstraints: [spread('topology.kubernetes.io/zone'), spread('kubernetes.io/hostname')],
-          }),
+      ...(props.isGroup ? {} : { topologySpreadConstraints: [zoneSpread(props)] }),
       terminationGracePeriodSeconds: props.drainSecs + STOP_SECS,
       ...(props.claimTemplate === undefined
         ? {}
@@ -112,6 +101,21 @@ export function workerPod(props: WorkerPodProps): object {
         { name: 'models', emptyDir: { sizeLimit: `${modelsGibOf(props.diskGib, props.perNode)}Gi` } },
       ],
     },
+  };
+}
+
+/**
+ * Returns how pods spread over zones: by whole nodes. Karpenter takes such a wish for a must as long as it can start
+ * nodes. It would start one for each pod if they spread over machines, or pod by pod over zones, and leave the other
+ * GPUs of each idle.
+ */
+function zoneSpread({ perNode, labels }: WorkerPodProps): object {
+  return {
+    maxSkew: perNode,
+    topologyKey: 'topology.kubernetes.io/zone',
+    whenUnsatisfiable: 'ScheduleAnyway',
+    labelSelector: { matchLabels: labels },
+    matchLabelKeys: ['pod-template-hash'],
   };
 }
 
