@@ -82,6 +82,8 @@ export const STRANGER: Grant = Object.freeze({ ...ANYBODY, allowsModel: () => fa
 export interface Caller {
   /** Address at the other end of the socket; undefined if there is no socket. */
   readonly peer?: string | undefined;
+  /** Version of HTTP, such as `1.1`, if it is known. */
+  readonly httpVersion?: string | undefined;
   /** Returns the value of a header by its lower-case name. */
   header(name: string): string | undefined;
 }
@@ -91,9 +93,10 @@ const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-forwarded-host', 'x-real-i
 
 /**
  * Returns why a caller does not count as a user of this machine, as a clause about the request; undefined = it counts.
- * The address is not enough. A proxy on this machine forwards requests of others. A browser on this machine sends what
- * any web page asks it to; its `Origin` shows that, or its `Host` if the page has made its own name resolve to this
- * machine.
+ * The address is not enough. A proxy on this machine forwards requests of others. nginx sends no header that says so
+ * unless it is configured to, but by default it forwards with HTTP/1.0, which other clients hardly use. A browser on
+ * this machine sends what any web page asks it to; its `Origin` shows that, or its `Host` if the page has made its own
+ * name resolve to this machine.
  *
  * @example
  * const stranger = refuseStranger(exchange);
@@ -104,6 +107,7 @@ export function refuseStranger(caller: Caller): string | undefined {
   if (peer === undefined || !isLoopback(peer)) return 'it does not come from this machine';
   const forwarded = FORWARDED.find((name) => caller.header(name) !== undefined);
   if (forwarded !== undefined) return `it comes through a proxy, as its ${forwarded} header says`;
+  if (caller.httpVersion === '1.0') return 'it uses HTTP/1.0, as proxies do that send no forwarding header';
   const host = caller.header('host');
   if (!namesThisMachine(host)) return 'its Host is not localhost, 127.0.0.1 or [::1]';
   const origin = caller.header('origin');

@@ -306,12 +306,12 @@ interface Refused {
 
 function refuseIncoming(
   admission: Admission,
-  { method, url = '/', socket, headers }: IncomingMessage,
+  { method, url = '/', socket, headers, httpVersion }: IncomingMessage,
 ): Refused | undefined {
   const isRead = method === 'GET' || method === 'HEAD';
   if (isRead && PUBLIC_PATHS.has(url.split('?', 1)[0]!)) return undefined;
   const header = (name: string): string | undefined => [headers[name]].flat()[0];
-  return refuseCaller(admission, { peer: socket.remoteAddress, header });
+  return refuseCaller(admission, { peer: socket.remoteAddress, httpVersion, header });
 }
 
 /** Sends the refusal without waiting for the rest of the request. */

@@ -303,6 +303,10 @@ class ServedExchange implements HttpExchange {
     return this.#host.peer;
   }
 
+  get httpVersion(): string | undefined {
+    return this.#host.httpVersion;
+  }
+
   spanStart() {
     const { route, sentPath } = this.#place;
     return httpSpanStart(this.#host, route?.operations[0]?.path ?? this.path, sentPath);

@@ -26,7 +26,7 @@ export function isOperator({ settings }: HttpAppDeps, caller: Caller): boolean {
  */
 export function admit(
   { gate, settings }: HttpAppDeps,
-  exchange: Pick<HostExchange, 'header' | 'peer' | 'path'>,
+  exchange: Pick<HostExchange, 'header' | 'peer' | 'httpVersion' | 'path'>,
   access: Access,
 ): Grant | Promise<Grant> {
   switch (access) {

@@ -50,8 +50,8 @@ async function answer(
   else await answerControl(control(), call, request, response);
 }
 
-function callerOf({ socket, headers }: IncomingMessage): Parameters<typeof refuseCaller>[1] {
-  return { peer: socket.remoteAddress, header: (name) => [headers[name]].flat()[0] };
+function callerOf({ socket, headers, httpVersion }: IncomingMessage): Parameters<typeof refuseCaller>[1] {
+  return { peer: socket.remoteAddress, httpVersion, header: (name) => [headers[name]].flat()[0] };
 }
 
 const BODY_BOUNDS = { bytesMax: 64 * 1024, timeoutMs: 30_000 };

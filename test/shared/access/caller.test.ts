@@ -27,6 +27,11 @@ describe('refuseStranger', () => {
     (name) => expect(refuseStranger(caller({ ...HOST, [name]: '127.0.0.1' }))).toMatch(name),
   );
 
+  it('does not take a proxy for its client that forwards with HTTP/1.0 and no header', () => {
+    expect(refuseStranger({ ...caller(HOST), httpVersion: '1.0' })).toMatch(/proxies/);
+    expect(refuseStranger({ ...caller(HOST), httpVersion: '1.1' })).toBeUndefined();
+  });
+
   it.each([
     'evil.example',
     'evil.example:8000',

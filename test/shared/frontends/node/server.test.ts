@@ -127,6 +127,18 @@ describe('the Node server', () => {
     expect(client.text.endsWith('data: [DONE]\n\n')).toBe(true);
   });
 
+  it('answers operators on this machine, but not through nginx with its defaults', async () => {
+    const { server } = await start();
+    const ask = async (version: string): Promise<string> => {
+      const client = new RawClient(server.port);
+      client.send(`GET /busy_threshold HTTP/${version}\r\nhost: 127.0.0.1:${server.port}\r\nconnection: close\r\n\r\n`);
+      await waitUntil(() => client.isClosed);
+      return client.text;
+    };
+    expect(await ask('1.1')).toMatch(/^HTTP\/1\.1 200/);
+    expect(await ask('1.0')).toMatch(/^HTTP\/1\.1 403.*insufficient_permissions/s);
+  });
+
   it('answers HEAD without a body on a connection that stays usable', async () => {
     const { server } = await start();
     const client = new RawClient(server.port);
