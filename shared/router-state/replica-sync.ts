@@ -23,6 +23,8 @@ export type ActiveSequenceChange =
       /** Prompt tokens to compute. They decay from the time at which the receiver gets the event. */
       readonly prefillTokens: number | undefined;
       readonly expectedPrefillMs: number | undefined;
+      /** Whether the router will decide the request again, and may free it for another worker. @default false */
+      readonly isProvisional?: boolean;
     }
   | { readonly kind: 'prefill_done' }
   | { readonly kind: 'freed' };
@@ -47,7 +49,7 @@ export function encodeActiveSequence(event: ActiveSequenceEvent, form: SequenceF
   return {
     request_id: event.requestId,
     worker: { worker_id: id(event.workerId), dp_rank: event.dpRank },
-    data: encodeChange(event.change, form === 'dynamo' ? numbersOf : bytesOf),
+    data: encodeChange(event.change, form),
     router_id: id(event.routerId),
     lora_name: event.loraName ?? null,
   };
@@ -78,13 +80,15 @@ class MalformedEvent extends Error {}
 
 const read = new RecordReader((what) => new MalformedEvent(what));
 
-function encodeChange(change: ActiveSequenceChange, hashes: (pairs: Uint32Array) => unknown): unknown {
+function encodeChange(change: ActiveSequenceChange, form: SequenceForm): unknown {
   if (change.kind === 'freed') return 'Free';
   if (change.kind === 'prefill_done') return 'MarkPrefillCompleted';
   const { sequenceHashes, prefillTokens, expectedPrefillMs, expectedOutputTokens } = change;
+  const hashes = form === 'dynamo' ? numbersOf : bytesOf;
   return {
     AddRequest: {
       token_sequence: sequenceHashes === undefined ? null : hashes(sequenceHashes),
+      ...(change.isProvisional === true && form === 'stator' ? { is_provisional: true } : {}),
       track_prefill_tokens: change.tracksPrefillTokens,
       expected_output_tokens: expectedOutputTokens ?? null,
       prefill_load_hint:
@@ -126,6 +130,7 @@ function decodeChange(data: unknown): ActiveSequenceChange {
     expectedOutputTokens: optionalCount(added, 'expected_output_tokens'),
     prefillTokens: optionalCount(hint, 'initial_effective_prefill_tokens'),
     expectedPrefillMs: duration === null || duration === undefined ? undefined : millisecondsOf(duration),
+    ...(added.is_provisional === true ? { isProvisional: true } : {}),
   };
 }
 
@@ -344,6 +349,7 @@ export function replicaBookings(
         const { sequenceHashes, tracksPrefillTokens, expectedOutputTokens, prefillTokens, expectedPrefillMs } = change;
         scheduler.book({
           requestId: id,
+          provisionalId: change.isProvisional === true ? requestId : undefined,
           workerId,
           dpRank,
           promptTokens: ((sequenceHashes?.length ?? 0) >> 1) * blockSizeTokens,

@@ -143,6 +143,12 @@ export class Replicas implements PeerTeller {
     return slowest; // without arrays, because every decision reads it
   }
 
+  /** Whether no router of Dynamo takes part: it would not understand that a booking may move. */
+  get decidesTwice(): boolean {
+    for (const { isDynamo } of this.#components.values()) if (isDynamo) return false;
+    return this.#components.size > 0;
+  }
+
   /** Sets the present models. */
   follow(models: readonly RoutableModel[]): void {
     const places = new Map<string, ComponentLink>();
@@ -151,7 +157,7 @@ export class Replicas implements PeerTeller {
     this.#closeUnused(new Set(places.values()));
   }
 
-  booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest): void {
+  booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest, isProvisional: boolean): void {
     const { prefillTokens, prefillMs, dpRank, workerId } = decision;
     this.#loads.booked(pool, workerId, dpRank);
     this.#places.get(workerId)?.tell(pool, decision, {
@@ -161,6 +167,7 @@ export class Replicas implements PeerTeller {
       expectedOutputTokens: request.expectedOutputTokens,
       prefillTokens,
       expectedPrefillMs: prefillMs,
+      isProvisional,
     });
   }
 
@@ -261,7 +268,7 @@ class ComponentLink {
 
   tell(pool: WorkerPool, { requestId, workerId, dpRank }: Decision, change: ActiveSequenceChange): void {
     // Dynamo's routers know only adapters by a name.
-    const loraName = this.#isDynamo && pool.base === undefined ? undefined : pool.model;
+    const loraName = this.isDynamo && pool.base === undefined ? undefined : pool.model;
     this.#sync?.tell({ requestId, workerId, dpRank, loraName, change });
   }
 
@@ -296,7 +303,7 @@ class ComponentLink {
       new ReplicaSync({
         publisher: this.#publisher,
         routerId,
-        ...(this.#isDynamo ? { form: 'dynamo' } : {}),
+        ...(this.isDynamo ? { form: 'dynamo' } : {}),
         clock,
         apply: (event: ActiveSequenceEvent): void => this.#apply(event),
         onFull: () => routerMetrics.peerBookingUnremembered(),
@@ -326,7 +333,7 @@ class ComponentLink {
       topic: ACTIVE_SEQUENCES_TOPIC,
       instance_id: publisherId,
       transport,
-      ...(this.#isDynamo ? { wire: 'dynamo' } : { worker_id: routerId }),
+      ...(this.isDynamo ? { wire: 'dynamo' } : { worker_id: routerId }),
     };
     await discovery.put(record, signal);
     this.#lifetime.defer(async () => {
@@ -343,7 +350,8 @@ class ComponentLink {
     this.#onPeers();
   }
 
-  get #isDynamo(): boolean {
+  /** Whether routers of Dynamo read its messages. */
+  get isDynamo(): boolean {
     return this.#scope.endpoint !== undefined;
   }
 
@@ -354,7 +362,7 @@ class ComponentLink {
 
   /** Frees what a router of Dynamo had booked. Routers of Stator are known by their records. */
   #left(publisherId: string): void {
-    if (this.#isDynamo) this.#forget(this.#routerOf.get(publisherId));
+    if (this.isDynamo) this.#forget(this.#routerOf.get(publisherId));
     this.#routerOf.delete(publisherId);
   }
 

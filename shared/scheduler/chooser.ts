@@ -3,7 +3,7 @@ import { Overlaps, type PrefixIndex } from '../block-index/index.ts';
 import type { Clock, Random } from '../clock/index.ts';
 import { roomy } from '../records/index.ts';
 import type { RoutingFailure } from '../router/index.ts';
-import { seedOf, weightOf } from '../router/index.ts';
+import { keyOfText, seedOf, weightOf } from '../router/index.ts';
 import {
   Candidates,
   type CostInputs,
@@ -87,10 +87,10 @@ export class Chooser {
   }
 
   /** Fills `overlaps` for the request's prompt. */
-  look({ hashes }: SchedulingRequest): void {
+  look({ hashes }: Pick<SchedulingRequest, 'hashes'>): void {
     const { ranks, index } = this.#options;
     this.overlaps.reset(ranks.capacity);
-    if (hashes.local.length > 0) index?.match(hashes, this.overlaps);
+    if (hashes.sequence.length > 0) index?.match(hashes, this.overlaps);
   }
 
   /** Fills `candidates` with the ranks that may take the request. Returns the reason if no rank may. */
@@ -98,26 +98,29 @@ export class Chooser {
     return fillEligible(request, this.#options.workers, this.candidates);
   }
 
-  /** Computes the costs of the candidates, at least one, and chooses. */
-  choose(weighed: WeighedRequest): Choice {
+  /**
+   * Computes the costs of the candidates, at least one, and chooses.
+   * @param isAgreed whether the choice must be what every router with the same knowledge would choose
+   */
+  choose(weighed: WeighedRequest, isAgreed = false): Choice {
     this.#fillPrefill(weighed);
     const { request, weights } = weighed;
     const inputs = this.#inputsOf(weighed);
     if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weights);
-    else this.#fillStator(weighed, inputs);
+    else this.#fillStator(weighed, inputs, isAgreed);
     this.#applyPreferences(request);
     this.#favourHome(weighed);
-    return this.#select(request, weights.routerTemperature, inputs);
+    return this.#select(request, weights.routerTemperature, inputs, isAgreed);
   }
 
-  #fillStator({ request, weights }: WeighedRequest, inputs: CostInputs): void {
+  #fillStator({ request, weights }: WeighedRequest, inputs: CostInputs, isAgreed: boolean): void {
     const { load, pace: speeds, workers, share, unseen, random } = this.#options;
     const { contextTokens } = load;
     const { requestsMax } = workers;
     const { promptTokens, expectedOutputTokens } = request;
     const facts = { contextTokens, requestsMax, expectedOutputTokens, speeds };
     fillStatorCosts(this.candidates, inputs, facts, weights);
-    if (share === undefined || share.routers === 1) return;
+    if (isAgreed || share === undefined || share.routers === 1) return;
     addShareCosts(this.candidates, promptTokens, speeds.msPerToken, share);
     const { prefillTokens, count } = this.candidates;
     if (share.routers < count) return; // their shares keep them apart
@@ -198,16 +201,35 @@ export class Chooser {
    */
   #favourHome({ request: { home }, weights, costModel }: WeighedRequest): void {
     if (home === undefined) return;
-    const { ranks: table, blockSizeTokens, pace } = this.#options;
-    const { ranks, costs, count } = this.candidates;
+    const { blockSizeTokens, pace } = this.#options;
+    const { costs, count } = this.candidates;
     let [at, heaviest] = [0, -1];
     for (let candidate = 0; candidate < count; candidate++) {
-      const rank = ranks[candidate] as number;
-      const weight = weightOf(home.key, seedOf(`${table.workerIdOf(rank)}/${table.dpRankOf(rank)}`));
+      const weight = weightOf(home.key, this.#seedAt(candidate));
       if (weight > heaviest) [at, heaviest] = [candidate, weight];
     }
     if (costModel === 'dynamo') costs[at]! -= (weights.prefillLoadScale / blockSizeTokens) * home.tokens;
     else subtractHomeSaving(this.candidates, at, UNCACHED_WEIGHT * pace.msPerToken * home.tokens);
+  }
+
+  /** Returns the one of the cheapest candidates that every router takes for the request. */
+  #agreedAt(requestId: string, cheapestAt: number): number {
+    const { costs, count } = this.candidates;
+    const key = keyOfText(requestId);
+    let [at, heaviest] = [cheapestAt, -1];
+    for (let candidate = 0; candidate < count; candidate++) {
+      if (costs[candidate] !== costs[cheapestAt]) continue;
+      const weight = weightOf(key, this.#seedAt(candidate));
+      if (weight > heaviest) [at, heaviest] = [candidate, weight];
+    }
+    return at;
+  }
+
+  /** Returns a seed that is the same for this rank in every router. */
+  #seedAt(candidate: number): number {
+    const { ranks: table } = this.#options;
+    const rank = this.candidates.ranks[candidate] as number;
+    return seedOf(`${table.workerIdOf(rank)}/${table.dpRankOf(rank)}`);
   }
 
   /**
@@ -220,7 +242,7 @@ export class Chooser {
     return rank === undefined ? -1 : this.candidates.ranks.subarray(0, this.candidates.count).indexOf(rank);
   }
 
-  #select(request: SchedulingRequest, temperature: number, inputs: CostInputs): Choice {
+  #select(request: SchedulingRequest, temperature: number, inputs: CostInputs, isAgreed: boolean): Choice {
     const { random } = this.#options;
     const { count } = this.candidates;
     if (request.pinned !== undefined && count === 1) return { at: 0, reason: 'pinned', inputs };
@@ -232,7 +254,12 @@ export class Chooser {
       return { at: drawByCost(this.candidates, temperature, random, this.#chances), reason: 'drawn', inputs };
     }
     const { at, ties } = selectLowest(this.candidates, random, this.#blocksOf);
-    return { at, reason: ties > 1 ? 'tie' : 'lowest-cost', inputs };
+    const isTie = ties > 1;
+    return {
+      at: isTie && isAgreed ? this.#agreedAt(request.id, at) : at,
+      reason: isTie ? 'tie' : 'lowest-cost',
+      inputs,
+    };
   }
 }
 

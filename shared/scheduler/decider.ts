@@ -3,7 +3,7 @@ import { describeFailure, RoutingError } from '../router/index.ts';
 import type { Choice, Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { hitsBeyond, uncachedTokens } from './cost.ts';
 import { DecisionLog, explanationOf, type RecordedChoice, recordOf } from './decision-log.ts';
-import type { ExplanationRecord } from './explanation-record.ts';
+import type { ExplanationRecord, SecondLookRecord } from './explanation-record.ts';
 import type { ActiveLoad } from './load/active-load.ts';
 import type { Decision, PrefillDurationModel, SchedulerObserver, SchedulingRequest } from './types.ts';
 
@@ -35,19 +35,37 @@ export class Decider {
    * Chooses among the chooser's candidates and books. Returns undefined if a request of that id is already booked.
    * @param matchMs duration of the index look-up
    */
-  decide(weighed: WeighedRequest, waitedMs: number, matchMs: number): Decision | undefined {
-    const { request, weights } = weighed;
+  decide(weighed: WeighedRequest, waitedMs: number, matchMs: number, look?: SecondLookRecord): Decision | undefined {
+    const { request } = weighed;
     if (this.#load.has(request.id)) return undefined;
-    const { observer, config, index } = this.#options;
+    const { observer, index } = this.#options;
     const startMs = observer === undefined ? 0 : this.#clock.nowMs();
-    const choice = this.#chooser.choose(weighed);
+    const choice = this.#chooser.choose(weighed, look !== undefined);
     const decision = this.#describe(weighed, choice, waitedMs);
-    const { prefillTokens, prefillMs } = decision;
-    if (this.#log.isOn) this.#log.add(recorded(weighed, choice, waitedMs), this.#chooser.candidates);
+    if (this.#log.isOn) this.#log.add(recorded(weighed, choice, waitedMs, look), this.#chooser.candidates);
+    this.#book(weighed, decision);
+    index?.decided?.(request.id, decision.rank, request.hashes, request.cacheTtlMs);
+    if (observer !== undefined) this.#tell(observer, decision, request, matchMs, startMs);
+    return decision;
+  }
+
+  /**
+   * Chooses and books for now: the request will be decided again, and only that decision counts for metrics,
+   * explanations and predicting indexes. Returns undefined if a request of that id is already booked.
+   */
+  decideForNow(weighed: WeighedRequest, waitedMs: number): Decision | undefined {
+    if (this.#load.has(weighed.request.id)) return undefined;
+    const decision = this.#describe(weighed, this.#chooser.choose(weighed), waitedMs);
+    this.#book(weighed, decision);
+    return decision;
+  }
+
+  #book({ request, weights }: WeighedRequest, { rank, prefillTokens, prefillMs }: Decision): void {
+    const { config } = this.#options;
     this.#load.add(
       {
         id: request.id,
-        rank: decision.rank,
+        rank,
         promptTokens: request.promptTokens,
         hashes: config.trackActiveBlocks ? (request.activeHashes ?? request.hashes.sequence) : undefined,
         isReusing: weights.assumeKvReuse,
@@ -57,9 +75,6 @@ export class Decider {
       },
       this.#clock.nowMs(),
     );
-    index?.decided?.(request.id, decision.rank, request.hashes, request.cacheTtlMs);
-    if (observer !== undefined) this.#tell(observer, decision, request, matchMs, startMs);
-    return decision;
   }
 
   /** Returns the explanation of what `decide` would choose now among the chooser's candidates. Books nothing. */
@@ -169,7 +184,8 @@ function recorded(
   { request, weights, costModel }: WeighedRequest,
   { at: chosenAt, reason, inputs }: Choice,
   waitedMs: number,
+  secondLook?: SecondLookRecord,
 ): RecordedChoice {
   const blocks = request.hashes.local.length >> 1;
-  return { requestId: request.id, blocks, inputs, weights, costModel, waitedMs, chosenAt, reason };
+  return { requestId: request.id, blocks, inputs, weights, costModel, waitedMs, chosenAt, reason, secondLook };
 }

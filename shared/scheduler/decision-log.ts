@@ -7,7 +7,7 @@ import {
   dynamoTerms,
   hitsBeyond,
 } from './cost.ts';
-import type { CandidateRecord, ExplanationRecord } from './explanation-record.ts';
+import type { CandidateRecord, ExplanationRecord, SecondLookRecord } from './explanation-record.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import { STATOR_TERMS, type StatorTerms, TERM_COUNT } from './stator-cost.ts';
 import type { DecisionReason } from './types.ts';
@@ -22,6 +22,8 @@ export interface DecisionRecord {
   /** Formula of the costs. */
   readonly costModel: KvRouterConfig['costModel'];
   readonly waitedMs: number;
+  /** Second look that gave the decision; undefined if the router decided once. */
+  readonly secondLook?: SecondLookRecord | undefined;
   /** Position of the chosen candidate among the candidates. */
   readonly chosenAt: number;
   readonly reason: DecisionReason;
@@ -172,6 +174,7 @@ function writeRecord(
   record.weights = choice.weights;
   record.costModel = choice.costModel;
   record.waitedMs = choice.waitedMs;
+  record.secondLook = choice.secondLook;
   record.chosenAt = choice.chosenAt;
   record.reason = choice.reason;
   record.count = candidates.count;
@@ -236,6 +239,7 @@ export function explanationOf(
     blocks: record.blocks,
     temperature: record.weights.routerTemperature,
     waited_ms: record.waitedMs,
+    ...(record.secondLook === undefined ? {} : { second_look: record.secondLook }),
     chosen: chosen === undefined ? null : { ...nameOf(chosen), reason: record.reason },
     failure: null,
     candidates: rows

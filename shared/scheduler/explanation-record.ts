@@ -8,6 +8,8 @@ export interface ExplanationRecord {
   readonly blocks: number;
   readonly temperature: number;
   readonly waited_ms: number;
+  /** Present if the router decided twice, because others decided in the same instant. */
+  readonly second_look?: SecondLookRecord | undefined;
   /** The chosen worker; null if no worker could take the request, and then `failure` says why. */
   readonly chosen: { readonly worker_id: string; readonly dp_rank: number; readonly reason: string } | null;
   readonly failure: string | null;
@@ -21,6 +23,16 @@ export interface ExplanationRecord {
   readonly worker_set?: WorkerSetRecord;
   /** Explanations for the other worker sets that may take the request. */
   readonly other_sets?: readonly ExplanationRecord[];
+}
+
+/** How a second look came to its decision. */
+export interface SecondLookRecord {
+  /** Milliseconds for which the router held the request until it knew what the others had decided. */
+  readonly held_ms: number;
+  /** Requests of other routers that it decided before this one. */
+  readonly before: number;
+  /** Worker that the router had chosen at first. */
+  readonly first: { readonly worker_id: string; readonly dp_rank: number };
 }
 
 /** One of several worker sets of a model, as clients see it. */
@@ -120,12 +132,13 @@ function fixedCells({ overlap, load }: CandidateRecord): readonly string[] {
 }
 
 function headlines(explanation: ExplanationRecord, title: string): readonly string[] {
-  const { chosen, failure, temperature, waited_ms: waitedMs } = explanation;
+  const { chosen, failure, temperature, waited_ms: waitedMs, second_look: look } = explanation;
   const facts = [
     `${explanation.prompt_tokens} prompt tokens in ${explanation.blocks} blocks`,
     `cost model ${explanation.cost_model}`,
     ...(temperature > 0 ? [`temperature ${temperature}`] : []),
     ...(waitedMs > 0 ? [`waited ${shown(waitedMs)} ms`] : []),
+    ...(look === undefined ? [] : [describeLook(look)]),
   ];
   const outcome =
     chosen === null
@@ -137,6 +150,11 @@ function headlines(explanation: ExplanationRecord, title: string): readonly stri
     'columns  cost and its parts; cached blocks by tier; tokens to prefill, blocks in use,',
     '         blocks it adds, active requests',
   ];
+}
+
+function describeLook({ held_ms: heldMs, before, first }: SecondLookRecord): string {
+  const others = `${before} of other routers before it`;
+  return `decided again after ${shown(heldMs)} ms with ${others} (first worker ${first.worker_id} rank ${first.dp_rank})`;
 }
 
 const REASONS: Readonly<Record<string, string>> = {

@@ -53,5 +53,6 @@ export type {
   PrefillDurationModel,
   RankLoad,
   RankWeight,
+  SchedulingOutcome,
   SchedulingRequest,
 } from './types.ts';

@@ -56,11 +56,14 @@ export interface KvRouterOptions {
 
 /** Hears about every request that the router books. The calls are in the request's path. */
 export interface PeerTeller {
-  booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest): void;
+  /** @param isProvisional whether the router will decide the request again, see `decidesTwice` */
+  booked(pool: WorkerPool, decision: Decision, request: SchedulingRequest, isProvisional: boolean): void;
   /** Hears that the first token of a request came. At most once, before `ended`. */
   prefillDone(pool: WorkerPool, decision: Decision): void;
-  /** Hears that a request left its worker. Once. */
+  /** Hears that a request left its worker, or goes to another one. Once for each call of `booked`. */
   ended(pool: WorkerPool, decision: Decision): void;
+  /** Whether all other routers understand decisions that are made again. */
+  readonly decidesTwice: boolean;
 }
 
 /** One worker set of a KV router, with its adapters and its scheduler. */
@@ -149,10 +152,19 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       const { pool, member } = place;
       const asked = this.#ask(request, pool, member);
       let leave = (): void => {};
+      const telling = new BookingTeller(this.#options.peers, pool.pool, asked);
       const ticket = pool.scheduler.submit(asked, {
+        ...(this.#options.peers?.decidesTwice === true && {
+          booked: (decision: Decision) => {
+            telling.booked(decision);
+            this.#arm(pool);
+          },
+          withdrawn: () => telling.withdrawn(),
+        }),
         decided: (decision) => {
           leave();
-          resolve(this.#reserve(decision, request, asked, place));
+          telling.decided(decision);
+          resolve(this.#reserve(decision, request, place));
         },
         rejected: (error) => {
           leave();
@@ -160,7 +172,8 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         },
       });
       if (!ticket.isWaiting) return;
-      const leaving = request.onQueued?.(ticket.position ?? 0) ?? signal;
+      const { position } = ticket; // undefined if the router decides again in an instant
+      const leaving = (position === undefined ? undefined : request.onQueued?.(position)) ?? signal;
       const end = (reason: unknown): void => {
         leave();
         ticket.cancel();
@@ -297,25 +310,18 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     });
   }
 
-  #reserve(
-    decision: Decision,
-    request: RouteRequest,
-    asked: SchedulingRequest,
-    { pool, member }: Place<Worker>,
-  ): Reservation<Worker> {
+  #reserve(decision: Decision, request: RouteRequest, { pool, member }: Place<Worker>): Reservation<Worker> {
     // The scheduler chooses only among the workers that the router passed last for the pool.
     const worker =
       member.byId.get(decision.workerId) ?? (pool.workers.find(({ id }) => id === decision.workerId) as Worker);
     const { session_id: id, cache_ttl_ms: cacheTtlMs } = request.routing;
     const session = id === undefined ? undefined : { id, set: request.pool.key };
     if (session !== undefined) pool.affinity?.began(session.id, decision, cacheTtlMs, session.set);
-    this.#options.peers?.booked(pool.pool, decision, asked);
     return new KvReservation(worker, { pool, decision, session }, this.#heard);
   }
 
-  /** Sets a timer for the instant at which the queue can open by the passing of time. */
+  /** Sets a timer for the instant at which a request can leave by the passing of time. */
   #arm(pool: LivePool<Worker>): void {
-    if (pool.scheduler.pendingRequests === 0) return;
     const atMs = pool.scheduler.nextTickMs;
     if (atMs === undefined || (pool.next !== undefined && pool.next.atMs <= atMs)) return;
     pool.next?.timer.cancel();
@@ -326,6 +332,35 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       this.#arm(pool);
     });
     pool.next = { atMs, timer };
+  }
+}
+
+/** Tells other routers about the decisions for one request. */
+class BookingTeller {
+  readonly #peers: PeerTeller | undefined;
+  readonly #pool: WorkerPool;
+  readonly #request: SchedulingRequest;
+  /** Decision that the others know. */
+  #told: Decision | undefined;
+
+  constructor(peers: PeerTeller | undefined, pool: WorkerPool, request: SchedulingRequest) {
+    this.#peers = peers;
+    this.#pool = pool;
+    this.#request = request;
+  }
+
+  booked(decision: Decision): void {
+    this.#told = decision;
+    this.#peers?.booked(this.#pool, decision, this.#request, true);
+  }
+
+  withdrawn(): void {
+    if (this.#told !== undefined) this.#peers?.ended(this.#pool, this.#told);
+    this.#told = undefined;
+  }
+
+  decided(decision: Decision): void {
+    if (this.#told === undefined) this.#peers?.booked(this.#pool, decision, this.#request, false);
   }
 }
 

@@ -2,7 +2,7 @@ import type { RankTable } from '../block-index/index.ts';
 import { Overlaps, type PrefixIndex } from '../block-index/index.ts';
 import type { Clock, Random } from '../clock/index.ts';
 import { toServeError } from '../errors/index.ts';
-import { RoutingError, type RoutingFailure } from '../router/index.ts';
+import { type RankId, RoutingError, type RoutingFailure } from '../router/index.ts';
 import { Chooser, type WeighedRequest } from './chooser.ts';
 import { cachedTokensOf, type ReplicaShare } from './cost.ts';
 import { Decider } from './decider.ts';
@@ -14,8 +14,10 @@ import { UnseenLoad } from './load/unseen-load.ts';
 import type { Waiting } from './queue/class-queue.ts';
 import { type PolicyProfile, singleClass } from './queue/policy-config.ts';
 import { RequestQueue } from './queue/request-queue.ts';
+import { type HeldRequest, SecondLooks } from './second-looks.ts';
 import type {
   Booking,
+  Decision,
   PotentialLoad,
   PrefillDurationModel,
   RankLoad,
@@ -77,6 +79,7 @@ export class Scheduler {
   readonly #chooser: Chooser;
   readonly #decider: Decider;
   readonly #queue: RequestQueue;
+  readonly #looks: SecondLooks;
   #checkedExpiryMs: number;
   #isDraining = false;
   #drainsAgain = false;
@@ -87,13 +90,15 @@ export class Scheduler {
     this.#options = options;
     this.#workers = new WorkerSet(ranks);
     this.#load = new ActiveLoad(ranks.capacity, { blockSizeTokens, expiryMs: config.activeRequestExpiryMs });
-    this.#unseen = new UnseenLoad(() => options.peerLagMs?.() ?? PEER_LAG_MS);
+    const lagMs = (): number => options.peerLagMs?.() ?? PEER_LAG_MS;
+    this.#unseen = new UnseenLoad(lagMs);
     const shared = { workers: this.#workers, load: this.#load, pace: this.#pace, unseen: this.#unseen };
     const choosing = { config, blockSizeTokens, ranks, index, clock, random, isDecodePool, share, ...shared };
     this.#chooser = new Chooser(choosing);
     const { prefillDuration, observer, explainedMax = 1000, policies = singleClass(config) } = options;
     this.#decider = new Decider({ ...choosing, chooser: this.#chooser, prefillDuration, observer, explainedMax });
     this.#queue = new RequestQueue({ ...choosing, chooser: this.#chooser, policies, observer });
+    this.#looks = new SecondLooks(choosing, this.#chooser, lagMs);
     const hasQueue = config.queueThreshold !== undefined;
     this.recheckMs = prefillDuration !== undefined && hasQueue ? DECAY_RECHECK_MS : RECHECK_MS;
     this.#checkedExpiryMs = clock.nowMs();
@@ -141,12 +146,13 @@ export class Scheduler {
     if (failure !== undefined) return this.#reject(outcome, failure);
     if (!this.#queue.mustWait(weighed)) {
       this.#dispatch(weighed, outcome, 0, matchMs);
-      return DONE;
+      return this.#looks.isHeld(outcome) ? new HeldTicket(this.#looks, outcome, (held) => this.#withdraw(held)) : DONE;
     }
     const waiting = this.#queue.enter(weighed, outcome, startMs);
     if ('kind' in waiting) return this.#reject(outcome, waiting);
     this.#drain(); // it may be more urgent than the first that waits
-    return new QueueTicket(this.#queue, waiting, () => this.#drain());
+    const ofLook = new HeldTicket(this.#looks, outcome, (held) => this.#withdraw(held));
+    return new QueueTicket(this.#queue, waiting, ofLook, () => this.#drain());
   }
 
   /** Records the first token of a request. Idempotent; ignores unknown ids. */
@@ -200,9 +206,11 @@ export class Scheduler {
     const { requestId: id, promptTokens, uncachedTokens, prefillMs, expectedOutputTokens, hashes } = booking;
     const prefillTokens = config.trackPrefillTokens ? uncachedTokens : 0;
     const counted = config.trackActiveBlocks ? hashes?.sequence : undefined;
-    const entry = { id, rank, promptTokens, prefillTokens, prefillMs, expectedOutputTokens, hashes: counted };
+    const tokens = { promptTokens, prefillTokens, prefillMs, expectedOutputTokens };
+    const entry = { id, rank, ...tokens, hashes: counted, isReusing: config.assumeKvReuse };
     const nowMs = clock.nowMs();
-    if (!this.#load.add({ ...entry, isReusing: config.assumeKvReuse }, nowMs)) return false;
+    if (!this.#load.add(entry, nowMs)) return false;
+    if (booking.provisionalId !== undefined) this.#looks.heard(booking.provisionalId, entry, nowMs);
     this.#unseen.booked(uncachedTokens, nowMs);
     return true;
   }
@@ -229,12 +237,17 @@ export class Scheduler {
     const nowMs = this.#options.clock.nowMs();
     this.#expire(nowMs);
     for (const { outcome } of this.#queue.leaveOverdue(nowMs)) this.#reject(outcome, { kind: 'DeadlineExceeded' });
+    this.#lookAgain(nowMs);
     this.#drain();
   }
 
-  /** Instant at which the queue may open by the passing of time; undefined if only an event can open it. */
+  /**
+   * Instant at which a request may leave by the passing of time: one that waits, or one that is held for a second look.
+   * Undefined if only an event can let one leave.
+   */
   get nextTickMs(): number | undefined {
-    return this.#queue.nextOpeningMs();
+    const [openingMs, lookMs] = [this.#queue.nextOpeningMs(), this.#looks.nextMs];
+    return openingMs === undefined || lookMs === undefined ? (openingMs ?? lookMs) : Math.min(openingMs, lookMs);
   }
 
   get pendingRequests(): number {
@@ -305,15 +318,69 @@ export class Scheduler {
   close(): void {
     this.#isClosed = true;
     for (const waiting of this.#queue.leaveAll()) this.#reject(waiting.outcome, { kind: 'SubscriberShutdown' });
+    for (const held of this.#looks.leaveDue()) this.#giveUp(held, { kind: 'SubscriberShutdown' });
   }
 
   #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {
-    const decision = this.#decider.decide(weighed, waitedMs, matchMs);
-    if (decision === undefined) this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
-    else {
-      if (this.#options.share !== undefined) this.#unseen.decided(this.#options.clock.nowMs());
-      outcome.decided(decision);
+    const isHeld = outcome.booked !== undefined && this.#looks.wants(weighed);
+    const decision = isHeld
+      ? this.#decider.decideForNow(weighed, waitedMs)
+      : this.#decider.decide(weighed, waitedMs, matchMs);
+    if (decision === undefined) {
+      this.#reject(outcome, { kind: 'BookingFailed', requestId: weighed.request.id });
+      return;
     }
+    const nowMs = this.#options.clock.nowMs();
+    if (this.#options.share !== undefined) this.#unseen.decided(nowMs);
+    if (isHeld) {
+      this.#looks.hold({ weighed, outcome, decision, waitedMs, matchMs }, nowMs);
+      outcome.booked?.(decision);
+    } else outcome.decided(decision);
+  }
+
+  /** Decides held requests with the knowledge of what other routers decided in the same instant, and sends them. */
+  #lookAgain(nowMs: number): void {
+    const due: HeldRequest[] = [];
+    for (const held of this.#looks.leaveDue(nowMs)) {
+      const { deadlineMs } = held.weighed.request;
+      if (deadlineMs === undefined || deadlineMs > nowMs) due.push(held);
+      else this.#giveUp(held, { kind: 'DeadlineExceeded' });
+    }
+    if (due.length === 0) return;
+    const tellings: (() => void)[] = []; // outcomes may call back in, which must find the load complete
+    this.#looks.lookAgain(due, (held, before) => {
+      const decision = this.#decideAgain(held, before, nowMs);
+      tellings.push(() => this.#tellDecidedAgain(held, decision));
+    });
+    for (const tell of tellings) tell();
+  }
+
+  #decideAgain(held: HeldRequest, before: number, nowMs: number): Decision | RoutingFailure {
+    const { weighed, decision: first, waitedMs, matchMs, sinceMs } = held;
+    const failure = this.#chooser.narrow(weighed.request);
+    if (failure !== undefined) return failure;
+    const look = { held_ms: nowMs - sinceMs, before, first: { worker_id: first.workerId, dp_rank: first.dpRank } };
+    const requestId = weighed.request.id;
+    return this.#decider.decide(weighed, waitedMs, matchMs, look) ?? { kind: 'BookingFailed', requestId };
+  }
+
+  #tellDecidedAgain({ outcome, decision: first }: HeldRequest, decided: Decision | RoutingFailure): void {
+    if ('kind' in decided || !isAt(decided, first)) outcome.withdrawn?.(first);
+    if ('kind' in decided) this.#reject(outcome, decided);
+    else outcome.decided(decided);
+  }
+
+  /** Ends a held request that leaves without a worker, with its booking. */
+  #giveUp(held: HeldRequest, failure: RoutingFailure): void {
+    this.#withdraw(held);
+    this.#reject(held.outcome, failure);
+  }
+
+  /** Ends the booking of a held request that leaves without a worker. */
+  #withdraw({ weighed, outcome, decision }: HeldRequest): void {
+    this.#load.free(weighed.request.id, this.#options.clock.nowMs());
+    outcome.withdrawn?.(decision);
+    this.#drain();
   }
 
   #reject(outcome: SchedulingOutcome, failure: RoutingFailure): SchedulingTicket {
@@ -364,20 +431,26 @@ export class Scheduler {
   }
 }
 
+function isAt(a: RankId, b: RankId): boolean {
+  return a.workerId === b.workerId && a.dpRank === b.dpRank;
+}
+
 class QueueTicket implements SchedulingTicket {
   readonly #queue: RequestQueue;
   readonly #waiting: Waiting;
+  readonly #ofLook: HeldTicket;
   readonly #onLeft: () => void;
 
   /** @param onLeft called when it leaves, because requests behind it may then be able to go */
-  constructor(queue: RequestQueue, waiting: Waiting, onLeft: () => void) {
+  constructor(queue: RequestQueue, waiting: Waiting, ofLook: HeldTicket, onLeft: () => void) {
     this.#queue = queue;
     this.#waiting = waiting;
+    this.#ofLook = ofLook;
     this.#onLeft = onLeft;
   }
 
   get isWaiting(): boolean {
-    return this.#waiting.heapAt !== -1;
+    return this.#waiting.heapAt !== -1 || this.#ofLook.isWaiting;
   }
 
   get position(): number | undefined {
@@ -386,5 +459,29 @@ class QueueTicket implements SchedulingTicket {
 
   cancel(): void {
     if (this.#queue.leave(this.#waiting)) this.#onLeft();
+    else this.#ofLook.cancel();
+  }
+}
+
+/** Ticket of a request that is held for a second look, now or once it left the queue. */
+class HeldTicket implements SchedulingTicket {
+  readonly position = undefined;
+  readonly #looks: SecondLooks;
+  readonly #outcome: SchedulingOutcome;
+  readonly #onLeft: (held: HeldRequest) => void;
+
+  constructor(looks: SecondLooks, outcome: SchedulingOutcome, onLeft: (held: HeldRequest) => void) {
+    this.#looks = looks;
+    this.#outcome = outcome;
+    this.#onLeft = onLeft;
+  }
+
+  get isWaiting(): boolean {
+    return this.#looks.isHeld(this.#outcome);
+  }
+
+  cancel(): void {
+    const held = this.#looks.leave(this.#outcome);
+    if (held !== undefined) this.#onLeft(held);
   }
 }

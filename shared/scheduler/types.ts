@@ -111,6 +111,13 @@ export type DecisionReason = 'only' | 'lowest-cost' | 'tie' | 'drawn' | 'pinned'
 
 /** Receives the outcome once, synchronously from `submit` or later from the queue. */
 export interface SchedulingOutcome {
+  /**
+   * Takes a decision that the scheduler will make again shortly, when it knows what other routers decided in the same
+   * instant. The request is booked, but must not be sent yet. @default the scheduler decides only once
+   */
+  booked?(decision: Decision): void;
+  /** Takes the end of such a booking: the request goes elsewhere, or leaves. */
+  withdrawn?(decision: Decision): void;
   /** Takes the decision. The request is booked at the worker: call `free` when it ends. */
   decided(decision: Decision): void;
   /** Takes the rejection. Nothing is booked. The error is a `RoutingError` unless the request itself is invalid. */
@@ -146,6 +153,8 @@ export interface RankWeight {
 /** A request at a worker that this scheduler did not choose. */
 export interface Booking extends RankId {
   readonly requestId: string;
+  /** Id of the request at its own router, if that router will decide it again (`SecondLooks`). @default it is final */
+  readonly provisionalId?: string | undefined;
   readonly promptTokens: number;
   /** Hashes of its blocks; undefined = unknown. */
   readonly hashes: BlockHashes | undefined;

@@ -2,7 +2,14 @@ import assert from 'node:assert';
 import { ApproximateIndex, BlockIndex, type PrefixIndex, predictingIndex, RankTable } from '../block-index/index.ts';
 import type { KvEvent } from '../engines/index.ts';
 import type { RouterConfigOverride } from '../protocol/index.ts';
-import { type Decision, decodeOverride, prefillPoolConfig, RendezvousShare, Scheduler } from '../scheduler/index.ts';
+import {
+  type Decision,
+  decodeOverride,
+  prefillPoolConfig,
+  RendezvousShare,
+  Scheduler,
+  type SchedulingOutcome,
+} from '../scheduler/index.ts';
 import { routerRandom } from './indexless-routers.ts';
 import type { PoolView, RoutedPool, RouterBench } from './routers.ts';
 import type { SimulatedRequest } from './simulated-rank.ts';
@@ -23,6 +30,8 @@ export class KvRouters implements RouterBench {
   readonly #schedulers: readonly Scheduler[];
   readonly #ranks: RankTable;
   readonly #options: RoutedPool;
+  /** Rank of each request that its router has decided for now. */
+  readonly #provisionalRank = new Map<string, number>();
   /** Time of each router's next tick; infinity = none. */
   readonly #tickMs: Float64Array;
 
@@ -79,6 +88,7 @@ export class KvRouters implements RouterBench {
         ...this.#pool.hintsOf(index),
       },
       {
+        ...this.#provisional(request),
         decided: (decision) => this.#decided(request, decision),
         rejected: () => this.#pool.refuse(request),
       },
@@ -155,12 +165,36 @@ export class KvRouters implements RouterBench {
   }
 
   #decided(request: SimulatedRequest, decision: Decision): void {
-    const { workerId, dpRank, uncachedTokens, prefillMs } = decision;
+    const { workerId, dpRank } = decision;
     this.#pool.dispatch(request, Number.parseInt(workerId, 16) * this.#options.dataParallelSize + dpRank);
+    if (this.#provisionalRank.get(request.id) !== decision.rank) this.#tellBooked(request, decision, undefined);
+    this.#provisionalRank.delete(request.id);
+  }
+
+  /** Tells the other routers about decisions that the router will make again. */
+  #provisional(request: SimulatedRequest): Pick<SchedulingOutcome, 'booked' | 'withdrawn'> {
+    if (this.count === 1 || this.#replicaSyncDelayMs === undefined) return {};
+    const { id, router } = request;
+    return {
+      booked: (decision) => {
+        this.#provisionalRank.set(id, decision.rank);
+        this.#tellBooked(request, decision, id);
+        this.#armTick(router);
+      },
+      withdrawn: () => {
+        this.#provisionalRank.delete(id);
+        this.#tellOthers(router, (scheduler) => scheduler.free(id));
+      },
+    };
+  }
+
+  #tellBooked(request: SimulatedRequest, decision: Decision, provisionalId: string | undefined): void {
     if (this.count === 1 || this.#replicaSyncDelayMs === undefined) return;
+    const { workerId, dpRank, uncachedTokens, prefillMs } = decision;
     const { id, promptLength, router } = request;
     const booking = {
       requestId: id,
+      provisionalId,
       workerId,
       dpRank,
       promptTokens: promptLength,
@@ -179,11 +213,15 @@ export class KvRouters implements RouterBench {
   #tell(router: number, act: (scheduler: Scheduler, isOwn: boolean) => void): void {
     act(this.#schedulers[router]!, true);
     this.#armTick(router);
+    this.#tellOthers(router, (scheduler) => act(scheduler, false));
+  }
+
+  #tellOthers(router: number, act: (scheduler: Scheduler) => void): void {
     if (this.count === 1 || this.#replicaSyncDelayMs === undefined) return;
     this.#pool.after(this.#replicaSyncDelayMs, () => {
       this.#schedulers.forEach((scheduler, other) => {
         if (other === router) return;
-        act(scheduler, false);
+        act(scheduler);
         this.#armTick(other);
       });
     });
@@ -192,7 +230,7 @@ export class KvRouters implements RouterBench {
   /** Ticks a router with waiting requests when the passing of time may open its queue. */
   #armTick(router: number): void {
     const scheduler = this.#schedulers[router]!;
-    if (scheduler.pendingRequests === 0) return;
+    if (scheduler.pendingRequests === 0 && scheduler.nextTickMs === undefined) return;
     const { nowMs } = this.#pool;
     const dueMs = Math.min(scheduler.nextTickMs ?? Number.POSITIVE_INFINITY, nowMs + scheduler.recheckMs);
     if (dueMs >= this.#tickMs[router]!) return;

@@ -9,6 +9,7 @@ interface Explanation {
   readonly blocks: number;
   readonly temperature: number;
   readonly waited_ms: number;
+  readonly second_look?: { readonly held_ms: number; readonly before: number };
   readonly chosen: { readonly worker_id: string; readonly dp_rank: number; readonly reason: string } | null;
   readonly failure: string | null;
   readonly candidates: readonly Candidate[];
@@ -50,7 +51,7 @@ export function Decision({ detail: { decision, no_decision: why } }: { readonly 
 }
 
 function Choice({ title, explanation }: { readonly title: string; readonly explanation: Explanation }) {
-  const { chosen, failure, candidates } = explanation;
+  const { chosen, failure, candidates, second_look: look } = explanation;
   const reason = chosen === null ? `No worker: ${failure}` : (REASONS[chosen.reason] ?? chosen.reason);
   return (
     <div class="card">
@@ -67,7 +68,8 @@ function Choice({ title, explanation }: { readonly title: string; readonly expla
           {whole(explanation.prompt_tokens)} prompt tokens in {whole(explanation.blocks)} blocks, cost model{' '}
           {explanation.cost_model}
           {explanation.temperature > 0 && `, temperature ${explanation.temperature}`}
-          {explanation.waited_ms > 0 && `, waited ${short(explanation.waited_ms)} ms`}.
+          {explanation.waited_ms > 0 && `, waited ${short(explanation.waited_ms)} ms`}
+          {look && `, decided again after ${short(look.held_ms)} ms with ${look.before} of other routers before it`}.
         </span>
       </p>
       <Candidates explanation={explanation} />

@@ -102,6 +102,11 @@ export class ActiveLoad {
     return this.#byId.has(id);
   }
 
+  /** Whether the first token of a booked request has not come. False for unknown ids. */
+  isPrefilling(id: string): boolean {
+    return (this.#byId.get(id)?.prefillTokens ?? 0) > 0;
+  }
+
   /** Returns the rank of a running request. */
   rankOf(id: string): number | undefined {
     return this.#byId.get(id)?.rank;

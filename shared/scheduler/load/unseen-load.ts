@@ -10,6 +10,8 @@ const DRAWN_MAX = 64;
 /** Ranks among which a drawn booking goes to the one with the least to compute, as another router would send it. */
 const CHOICES = 3;
 const KEPT = 0.9;
+/** Own decisions after which the mean says something. */
+const SETTLED_MIN = 4;
 /** Mean below which nothing is drawn. */
 const MEAN_MIN = 0.02;
 /** Tolerance for the rounding of instants. */
@@ -30,6 +32,8 @@ export class UnseenLoad {
   #lengthCount = 0;
   readonly #openSinceMs = new Float64Array(OPEN_MAX);
   readonly #openCounts = new Float64Array(OPEN_MAX);
+  /** Own decisions that the mean has counted. */
+  #settled = 0;
   #firstOpen = 0;
   #nextOpen = 0;
   readonly #lagMs: () => number;
@@ -42,6 +46,19 @@ export class UnseenLoad {
   /** Mean number of bookings of other routers that this router does not know of when it decides. */
   get mean(): number {
     return this.#mean;
+  }
+
+  /** Whether the mean comes from so few decisions that it says little. */
+  get isNew(): boolean {
+    return this.#settled < SETTLED_MIN;
+  }
+
+  /** Mean prompt tokens to compute of the latest bookings of others; 0 if there was none. */
+  get meanTokens(): number {
+    const count = Math.min(this.#lengthCount, LENGTHS_MAX);
+    let sum = 0;
+    for (let at = 0; at < count; at++) sum += this.#lengths[at] as number;
+    return count === 0 ? 0 : sum / count;
   }
 
   /** Records a decision of this router. */
@@ -97,6 +114,8 @@ export class UnseenLoad {
 
   #close(): void {
     const count = this.#openCounts[this.#firstOpen++ % OPEN_MAX] as number;
-    this.#mean = KEPT * this.#mean + (1 - KEPT) * count;
+    const kept = Math.min(KEPT, this.#settled / (this.#settled + 1));
+    this.#settled++;
+    this.#mean = kept * this.#mean + (1 - kept) * count;
   }
 }

@@ -55,6 +55,17 @@ describe('what routers tell each other', () => {
     await plane.close();
   });
 
+  it('says in Stator’s own form whether a booking may still move, and never in that of Dynamo', () => {
+    const tokens = { expectedOutputTokens: undefined, prefillTokens: 7, expectedPrefillMs: undefined };
+    const facts = { sequenceHashes: undefined, tracksPrefillTokens: true, ...tokens };
+    const change = { kind: 'added', ...facts, isProvisional: true } as const;
+    const event = { requestId: 'r', ...rank, routerId: 'b', loraName: undefined, change };
+    const read = (form: 'stator' | 'dynamo') =>
+      decodeActiveSequences(encodeActiveSequence(event, form), () => expect.unreachable());
+    expect(read('stator')).toEqual([event]);
+    expect(read('dynamo')).toEqual([{ ...event, change: { kind: 'added', ...facts } }]);
+  });
+
   it('reads as it was written in the form of Dynamo, in one list', () => {
     fc.assert(
       fc.property(fc.array(anyEvent, { maxLength: 5 }), (events) => {

@@ -21,3 +21,11 @@ it('an explanation for a model with several worker sets names the set of each ta
   ]);
   expect(renderExplanation(UNDECIDED)).not.toContain('set  ');
 });
+
+it('the explanation of a decision that was made again says what changed', () => {
+  const first = { worker_id: 'a1', dp_rank: 0 };
+  const chosen = { worker_id: 'b2', dp_rank: 1, reason: 'lowest-cost' };
+  const text = renderExplanation({ ...UNDECIDED, chosen, second_look: { held_ms: 6.5, before: 3, first } });
+  expect(text).toContain('decided again after 6.50 ms with 3 of other routers before it (first worker a1 rank 0)');
+  expect(text).toContain('worker b2 rank 1');
+});

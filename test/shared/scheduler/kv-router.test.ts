@@ -97,6 +97,7 @@ describe('mode kv', () => {
       booked: (_pool: WorkerPool, _decision: unknown, asked: SchedulingRequest) => void told.push(asked),
       prefillDone: () => {},
       ended: () => {},
+      decidesTwice: true,
     };
     const routing = router({ tracking, peers });
     const prompt = promptTokens(160);

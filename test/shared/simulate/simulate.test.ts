@@ -244,6 +244,21 @@ describe('routing in the simulation', () => {
     expect(spread(100)).toBeLessThan(8);
   });
 
+  it('lets eight routers decide as one would, about requests that come in the same instants', () => {
+    const workload = workloadOf(
+      Array.from({ length: 200 }, (_, at) => ({
+        inputTokens: 8000,
+        outputTokens: 50,
+        arrivalMs: 5000 * Math.floor(at / 8),
+      })),
+    );
+    const meanTtftMs = (routers: number): number => {
+      const kv = { ...routing('kv', { costModel: 'stator' }), routers, replicaSyncDelayMs: 5 };
+      return summarize(simulate(options({ workload, workers: 8, routing: kv }))).ttftMs.mean;
+    };
+    expect(meanTtftMs(8) / meanTtftMs(1)).toBeLessThan(1.1);
+  });
+
   it('holds requests in the router while every worker prefills, where a threshold says so', () => {
     const workload = workloadOf([{ inputTokens: 8000 }, { inputTokens: 8000 }, { inputTokens: 1000 }]);
     const queued = routing('kv', { queueThreshold: 0 });

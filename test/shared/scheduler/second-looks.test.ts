@@ -1,0 +1,278 @@
+import { describe, expect, it } from 'vitest';
+import { BlockIndex, RankTable } from '../../../shared/block-index/index.ts';
+import { seededRandom } from '../../../shared/clock/index.ts';
+import {
+  type Decision,
+  RendezvousShare,
+  Scheduler,
+  type SchedulingOutcome,
+  type SchedulingRequest,
+} from '../../../shared/scheduler/index.ts';
+import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
+import type { SchedulingTicket } from '../../../shared/scheduler/types.ts';
+import { hashBlocks } from '../../../shared/tokens/index.ts';
+import { VirtualClock } from '../../support/virtual-clock.ts';
+import { promptTokens, worker } from './pool.ts';
+
+const BLOCK = { blockSizeTokens: 16 };
+const WORKERS = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+
+/** A request and what became of it. */
+interface Sent {
+  readonly ticket: SchedulingTicket;
+  decision?: Decision;
+  error?: string;
+  /** Worker of the booking that the other routers know. */
+  booked?: string | undefined;
+}
+
+/** Routers that tell each other about their bookings, `lagMs` late. All see the same caches. */
+class RouterFleet {
+  readonly clock = new VirtualClock();
+  readonly index: BlockIndex;
+  readonly schedulers: readonly Scheduler[];
+  readonly #ranks = new RankTable();
+  readonly #lagMs: number;
+
+  constructor(routers: number, { workers = WORKERS, lagMs = 5, isTold = true } = {}) {
+    this.#lagMs = lagMs;
+    for (const id of workers) this.#ranks.intern(id, 0);
+    this.index = new BlockIndex({ ranks: this.#ranks });
+    const names = Array.from({ length: routers }, (_, at) => `router-${at}`);
+    this.schedulers = names.map((name, at) => {
+      const share = new RendezvousShare(this.#ranks, name);
+      share.setOthers(names);
+      const scheduler = new Scheduler({
+        ...{ ...BLOCK, ranks: this.#ranks, index: this.index, clock: this.clock, random: seededRandom(at + 1) },
+        config: kvRouterConfig({ costModel: 'stator', queueThreshold: 'auto' }),
+        share: isTold ? share : undefined,
+        peerLagMs: () => lagMs,
+      });
+      scheduler.setWorkers(workers.map((id) => worker(id)));
+      return scheduler;
+    });
+  }
+
+  /** Sends a prompt through a router. */
+  send(router: number, id: string, tokens: Uint32Array, more: Partial<SchedulingRequest> = {}): Sent {
+    const request = { id, promptTokens: tokens.length, hashes: hashBlocks(tokens, BLOCK), ...more };
+    const sent: Omit<Sent, 'ticket'> = {};
+    const scheduler = this.schedulers[router] as Scheduler;
+    const ticket = scheduler.submit(request, {
+      booked: (decision) => {
+        sent.booked = decision.workerId;
+        this.#tell(router, request, decision, id);
+        this.#arm(scheduler);
+      },
+      withdrawn: () => {
+        sent.booked = undefined;
+        this.#toOthers(router, (other) => other.free(`${router}/${id}`));
+      },
+      decided: (decision) => {
+        sent.decision = decision;
+        if (sent.booked === undefined) this.#tell(router, request, decision, undefined);
+        sent.booked = decision.workerId;
+      },
+      rejected: ({ code }) => {
+        sent.error = code;
+      },
+    } satisfies SchedulingOutcome);
+    return Object.assign(sent, { ticket });
+  }
+
+  /** Lets each router send one prompt of its own in one instant, twice, so that each has seen what others do. */
+  async warmUp(): Promise<void> {
+    for (let round = 0; round < 12; round++) {
+      const sent = this.schedulers.map((_, router) =>
+        this.send(router, `w${round}-${router}`, ownPrompt(round * 100 + router)),
+      );
+      await this.clock.advance(200);
+      for (const router of sent.keys()) this.#end(router, `w${round}-${router}`);
+      await this.clock.advance(1000);
+    }
+  }
+
+  #end(router: number, id: string): void {
+    this.schedulers[router]?.free(id);
+    this.#toOthers(router, (other) => other.free(`${router}/${id}`));
+  }
+
+  #tell(
+    router: number,
+    { id, hashes }: SchedulingRequest,
+    decision: Decision,
+    provisionalId: string | undefined,
+  ): void {
+    const { workerId, dpRank, uncachedTokens } = decision;
+    const promptTokens = 16 * (hashes.sequence.length >> 1);
+    const requestId = `${router}/${id}`;
+    const booking = { requestId, provisionalId, workerId, dpRank, promptTokens, hashes, uncachedTokens };
+    this.#toOthers(router, (other) => void other.book(booking));
+  }
+
+  #toOthers(router: number, act: (other: Scheduler) => void): void {
+    this.clock.after(this.#lagMs, () => {
+      this.schedulers.forEach((other, at) => {
+        if (at !== router) act(other);
+      });
+    });
+  }
+
+  #arm(scheduler: Scheduler): void {
+    const atMs = scheduler.nextTickMs;
+    if (atMs !== undefined) this.clock.after(atMs - this.clock.nowMs(), () => scheduler.tick());
+  }
+}
+
+function ownPrompt(seed: number, tokens = 4000): Uint32Array {
+  return promptTokens(tokens, seed + 1);
+}
+
+const workersOf = (sent: readonly Sent[]): (string | undefined)[] => sent.map(({ decision }) => decision?.workerId);
+
+describe('decisions of several routers in one instant', () => {
+  it('go to different workers, one to each, although no router could see the others', async () => {
+    const fleet = new RouterFleet(8);
+    await fleet.warmUp();
+    const sent = fleet.schedulers.map((_, router) => fleet.send(router, `r${router}`, ownPrompt(5000 + router)));
+    expect(sent.every(({ ticket }) => ticket.isWaiting)).toBe(true);
+    await fleet.clock.advance(50);
+    expect(new Set(workersOf(sent)).size).toBe(8);
+    expect(sent.some(({ ticket }) => ticket.isWaiting)).toBe(false);
+  });
+
+  it('give a cached prompt to its worker, and the others to the rest, as one router would', async () => {
+    const fleet = new RouterFleet(8);
+    await fleet.warmUp();
+    const cached = ownPrompt(7000, 8000); // the longest one is decided first
+    const { local, sequence } = hashBlocks(cached, BLOCK);
+    fleet.index.stored(3, 'device', undefined, sequence, local);
+    const sent = fleet.schedulers.map((_, router) =>
+      fleet.send(router, `r${router}`, router === 0 ? cached : ownPrompt(5000 + router)),
+    );
+    await fleet.clock.advance(50);
+    expect(sent[0]?.decision?.workerId).toBe('d');
+    expect(new Set(workersOf(sent)).size).toBe(8);
+  });
+
+  it('count several requests of one router like those of several', async () => {
+    const fleet = new RouterFleet(4);
+    await fleet.warmUp();
+    const sent = [0, 1, 2, 3, 0, 1, 2, 3].map((router, at) => fleet.send(router, `r${at}`, ownPrompt(5000 + at)));
+    await fleet.clock.advance(50);
+    expect(new Set(workersOf(sent)).size).toBe(8);
+  });
+
+  it('leave every router with the same load once all have been told', async () => {
+    const fleet = new RouterFleet(8);
+    await fleet.warmUp();
+    const sent = fleet.schedulers.map((_, router) => fleet.send(router, `r${router}`, ownPrompt(5000 + router)));
+    await fleet.clock.advance(100);
+    for (const scheduler of fleet.schedulers) {
+      expect(scheduler.loads().map(({ activeRequests }) => activeRequests)).toEqual(WORKERS.map(() => 1));
+    }
+    expect(sent.map(({ booked }) => booked)).toEqual(workersOf(sent));
+  });
+
+  it('say in their explanation that they were made again, and from what', async () => {
+    const fleet = new RouterFleet(8);
+    await fleet.warmUp();
+    for (const router of fleet.schedulers.keys()) fleet.send(router, `r${router}`, ownPrompt(5000 + router));
+    await fleet.clock.advance(50);
+    const looks = fleet.schedulers.map((scheduler, router) => scheduler.explained(`r${router}`)?.second_look);
+    expect(looks.map((look) => look?.before).sort()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+    for (const look of looks) expect(look).toMatchObject({ held_ms: 6.5, first: { dp_rank: 0 } });
+  });
+});
+
+describe('a decision is made at once', () => {
+  const cases: readonly (readonly [string, RouterFleet, Partial<SchedulingRequest>])[] = [
+    ['if the router hears of no other', new RouterFleet(8, { isTold: false }), {}],
+    ['if there is only one router', new RouterFleet(1), {}],
+    ['if messages take longer than a collision costs', new RouterFleet(8, { lagMs: 240 }), {}],
+    ['if there is only one worker', new RouterFleet(8, { workers: ['a'] }), {}],
+    ['if the request names its worker', new RouterFleet(8), { pinned: { workerId: 'b' } }],
+    ['if only some workers may take it', new RouterFleet(8), { allowedWorkers: new Set(['b', 'c']) }],
+    ['if a worker has failed it', new RouterFleet(8), { excludedWorkers: new Set(['b']) }],
+  ];
+
+  it.each(cases)('%s', async (_, fleet, more) => {
+    await fleet.warmUp();
+    const sent = fleet.send(0, 'r', ownPrompt(5000), more);
+    expect(sent.decision).toBeDefined();
+    expect(sent.ticket.isWaiting).toBe(false);
+  });
+
+  it('if the others decide at other times', async () => {
+    const fleet = new RouterFleet(8);
+    for (let at = 0; at < 160; at++) {
+      fleet.send(at % 8, `w${at}`, ownPrompt(at));
+      await fleet.clock.advance(20);
+    }
+    expect(fleet.send(0, 'r', ownPrompt(5000)).decision).toBeDefined();
+  });
+});
+
+describe('a request that is held for its second decision', () => {
+  async function held(more: Partial<SchedulingRequest> = {}) {
+    const fleet = new RouterFleet(8);
+    await fleet.warmUp();
+    const nowMs = fleet.clock.nowMs();
+    const sent = fleet.send(0, 'r', ownPrompt(5000), {
+      ...(more.deadlineMs && { deadlineMs: nowMs + more.deadlineMs }),
+    });
+    expect(sent.ticket.isWaiting).toBe(true);
+    return { fleet, sent };
+  }
+
+  it('leaves no booking in any router if its client leaves', async () => {
+    const { fleet, sent } = await held();
+    sent.ticket.cancel();
+    await fleet.clock.advance(50);
+    expect(sent).toMatchObject({ booked: undefined });
+    expect(sent.decision).toBeUndefined();
+    expect(fleet.schedulers.map(({ activeRequests }) => activeRequests)).toEqual(fleet.schedulers.map(() => 0));
+  });
+
+  it('leaves no booking, too, if it had waited in the queue before', async () => {
+    const fleet = new RouterFleet(2, { workers: ['a', 'b', 'c'] });
+    await fleet.warmUp();
+    const ahead = [0, 1, 2].map((at) => fleet.send(1, `ahead${at}`, ownPrompt(6000 + at, 40_000)));
+    await fleet.clock.advance(50);
+    const sent = fleet.send(0, 'r', ownPrompt(5000));
+    expect(sent.ticket.position).toBe(0);
+    fleet.schedulers[0]?.free('1/ahead0');
+    expect(sent).toMatchObject({ booked: ahead[0]?.booked });
+    expect(sent.ticket).toMatchObject({ isWaiting: true, position: undefined });
+    sent.ticket.cancel();
+    await fleet.clock.advance(50);
+    expect(sent.decision).toBeUndefined();
+    expect(fleet.schedulers.map(({ activeRequests }) => activeRequests)).toEqual([2, 3]);
+  });
+
+  it('fails if its deadline passes, and leaves no booking', async () => {
+    const { fleet, sent } = await held({ deadlineMs: 3 });
+    await fleet.clock.advance(50);
+    expect(sent.error).toBe('deadline_exceeded');
+    expect(fleet.schedulers.map(({ activeRequests }) => activeRequests)).toEqual(fleet.schedulers.map(() => 0));
+  });
+
+  it('fails when the router closes, and leaves no booking', async () => {
+    const { fleet, sent } = await held();
+    fleet.schedulers[0]?.close();
+    await fleet.clock.advance(50);
+    expect(sent.error).toBeDefined();
+    expect(fleet.schedulers.map(({ activeRequests }) => activeRequests)).toEqual(fleet.schedulers.map(() => 0));
+  });
+
+  it('goes to another worker if its first one has left meanwhile', async () => {
+    const { fleet, sent } = await held();
+    const left = sent.booked;
+    for (const scheduler of fleet.schedulers) {
+      scheduler.setWorkers(WORKERS.filter((id) => id !== left).map((id) => worker(id)));
+    }
+    await fleet.clock.advance(50);
+    expect(sent.decision?.workerId).toBeDefined();
+    expect(sent.decision?.workerId).not.toBe(left);
+  });
+});
