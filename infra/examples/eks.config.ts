@@ -45,7 +45,7 @@ const config: StatorConfig = {
       model: 'deepseek-ai/DeepSeek-V3.1',
       engine: { image, gpusPerReplica: 16 },
       weights: { uri: 's3://my-models/deepseek-v3.1/c0b8a1e/' },
-      options: [{ types: ['p5.48xlarge'], max: 2 }],
+      options: [{ types: ['p5.48xlarge'], zones: ['eu-west-1a'], max: 2 }],
       replicas: { max: 2 },
       startSecs: 1200,
       drainSecs: 600,

@@ -73,7 +73,7 @@ function problemsOfOption(option: PodOption, fleet: EksFleetSettings, around: Ar
   return [
     ...problemsOfTypes(option, fleet, around),
     ...problemsOfMarket(option),
-    ...problemsOfZones(option, fleet),
+    ...problemsOfZones(option, fleet, around),
     ...problemsOfZoneNames(option.zones, around.zones),
   ];
 }
@@ -101,10 +101,18 @@ function problemsOfShares(option: PodOption, fleet: EksFleetSettings, { types }:
   return [{ path: ['types', 0], message }];
 }
 
-function problemsOfZones({ zones }: PodOption, { efa }: EksFleetSettings): readonly Problem[] {
-  if (!efa || zones?.length === 1) return [];
+/** Refuses pods that exchange tensors over zones. Kubernetes has no way to keep the pods of a group in any one zone. */
+function problemsOfZones(option: PodOption, fleet: EksFleetSettings, { types }: Around): readonly Problem[] {
+  const {
+    zones,
+    types: [first = ''],
+  } = option;
+  const isGroup = typeOf(first, types) !== undefined && placeOf(option, fleet, types).nodes > 1;
+  const isSpread = isGroup && !isReserved(option); // a reservation has one zone
+  const why = fleet.efa ? 'efa: true' : isSpread ? 'a replica of several nodes' : undefined;
+  if (why === undefined || zones?.length === 1) return [];
   const found = zones === undefined ? 'is missing' : `has ${zones.length} entries`;
-  return [{ path: ['zones'], message: `${found}: efa: true needs one zone` }];
+  return [{ path: ['zones'], message: `${found}: ${why} needs one zone` }];
 }
 
 /** Refuses replicas that leave GPUs of a node idle. */

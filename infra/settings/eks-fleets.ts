@@ -26,7 +26,7 @@ const Option = z.strictObject({
   reservationId: ReservationId,
   /** Time at which a capacity block or a reservation ends, as 2027-01-31T11:30:00Z. */
   endsAt: EndsAt,
-  /** Zones in which its nodes start. @default all zones of the network */
+  /** Zones in which its nodes start: one, if a replica spans several nodes. @default all zones of the network */
   zones: z.array(z.string().min(1)).min(1).max(6).optional(),
   /** Most replicas of the model on these nodes. */
   max: z.int().min(1).max(REPLICAS_MAX),

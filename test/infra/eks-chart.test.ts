@@ -91,7 +91,7 @@ describe('a worker on EKS and a worker of the Helm chart', { timeout: 120_000 },
     const large: EksFleetConfig = {
       ...LIKE_CHART,
       engine: { ...CHAT.engine, kind: 'sglang', gpusPerReplica: 16, args: [] },
-      options: [{ types: ['p5.48xlarge'], max: 1 }],
+      options: [{ types: ['p5.48xlarge'], zones: ['eu-west-1a'], max: 1 }],
       replicas: { max: 1 },
       startSecs: 1800,
     };

@@ -82,6 +82,7 @@ describe('the settings of a fleet on EKS', () => {
       fleet({ types: ['g6e.4xlarge'], zones: ['eu-west-1a'] }, { efa: true }),
       'options.0.types.0: g6e.4xlarge: has 0 EFA interfaces: efa: true needs types with one or more, alike in all',
     ],
+    [engine({ gpusPerReplica: 8 }), 'options.0.zones: is missing: a replica of several nodes needs one zone'],
     [fleet({ zones: ['eu-west-1d'] }), 'options.0.zones.0: eu-west-1d: no zone of the network'],
     [fleet({}, { replicas: { min: 5, max: 4 } }), 'replicas.min: 5: must be at most replicas.max (4)'],
     [
@@ -108,6 +109,12 @@ describe('the settings of a fleet on EKS', () => {
   ])('are refused with the field, the value and what is allowed: %#', (given, message) => {
     expect(() => reading(given, ZONED)).toThrow(SettingsError);
     expect(() => reading(given, ZONED)).toThrow(`file: fleets.a.${message}`);
+  });
+
+  it('need no zone for a replica of several nodes in a reservation, which has one', () => {
+    const reserved = { market: 'reservation', reservationId: 'cr-0123456789abcdef0' };
+    const given = fleet(reserved, { engine: { image: IMAGE, gpusPerReplica: 8 } });
+    expect(() => reading(given, ZONED)).not.toThrow();
   });
 
   it('need a name that objects of Kubernetes can have', () => {
