@@ -3,6 +3,7 @@ import type { EventPublisher } from '../planes/index.ts';
 import { asRecord, RecordReader, type UnknownRecord, u64OfHex } from '../records/index.ts';
 import type { RankId } from '../router/index.ts';
 import type { Scheduler } from '../scheduler/index.ts';
+import { MessageLag } from './message-lag.ts';
 
 /** Change that another router made to a request. */
 export interface ActiveSequenceEvent extends RankId {
@@ -196,10 +197,6 @@ export interface ReplicaSyncOptions {
 const BATCH_MAX = 256;
 const PEER_REQUESTS_MAX = 262_144;
 const BATCH_MS = 1;
-/** Time from a change until other routers hear of it, until this router has measured it. */
-const LAG_START_MS = 5;
-/** Share of a measured time in the mean. */
-const LAG_GAIN = 0.2;
 /** Time after which an event that did not come back counts as lost, and another one is timed. */
 const PROBE_MS_MAX = 10_000;
 
@@ -219,7 +216,7 @@ export class ReplicaSync {
   #batch: unknown[] = [];
   #timer: Timer | undefined;
   #isClosed = false;
-  #lagMs = LAG_START_MS;
+  readonly #lag = new MessageLag();
   /** Own event whose return is timed. */
   #probe: { readonly requestId: string; readonly toldMs: number } | undefined;
 
@@ -228,11 +225,11 @@ export class ReplicaSync {
   }
 
   /**
-   * Milliseconds from a change until other routers hear of it: the mean of what this router's own events took to come
-   * back. 5 until the first one has.
+   * Milliseconds from a change until other routers hear of it: the median of what this router's latest own events took
+   * to come back. 5 if none did in the last minute.
    */
   get lagMs(): number {
-    return this.#lagMs;
+    return this.#lag.at(this.#options.clock.nowMs());
   }
 
   /** Publishes `event` within 1 ms, together with later events of that time. */
@@ -293,7 +290,8 @@ export class ReplicaSync {
 
   #timed({ requestId, change }: ActiveSequenceEvent): void {
     if (change.kind !== 'added' || requestId !== this.#probe?.requestId) return;
-    this.#lagMs += LAG_GAIN * (this.#options.clock.nowMs() - this.#probe.toldMs - this.#lagMs);
+    const nowMs = this.#options.clock.nowMs();
+    this.#lag.measured(nowMs - this.#probe.toldMs, nowMs);
     this.#probe = undefined;
   }
 
