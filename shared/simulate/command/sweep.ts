@@ -45,7 +45,7 @@ function readAxis(text: string): Axis {
   const setting = flags.get(flag);
   if (setting === undefined) {
     const nearest = nearestName(flag, flags.keys());
-    const hint = nearest === undefined ? 'stator simulate --help lists all' : `did you mean ${nearest}?`;
+    const hint = nearest === undefined ? 'stator simulate --help lists all' : `did you mean --${nearest}?`;
     throw problem(`unknown flag --${flag}; ${hint}`);
   }
   const values = at < 0 ? [] : text.slice(at + 1).split(',');

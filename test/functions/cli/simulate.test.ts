@@ -241,7 +241,7 @@ describe('stator simulate refuses', () => {
   });
 
   it.each([
-    [['--sweep=workerz=1,2'], '--sweep "workerz=1,2": unknown flag --workerz; did you mean workers?'],
+    [['--sweep=workerz=1,2'], '--sweep "workerz=1,2": unknown flag --workerz; did you mean --workers?'],
     [['--sweep=workers'], '--sweep "workers": allowed: name=v1,v2,...'],
     [['--sweep=workers=1,'], '--sweep "workers=1,": allowed: name=v1,v2,...'],
     [['--sweep=workers=1', '--sweep=num-workers=2'], '--sweep num-workers is given twice'],
