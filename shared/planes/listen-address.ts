@@ -62,7 +62,7 @@ export function isLoopback(host: string): boolean {
  * Returns where to listen and what to advertise for a configured `host` (`DYN_TCP_RPC_HOST`, `DYN_EVENT_PLANE_HOST`).
  * `auto` and the wildcard addresses listen everywhere and advertise the first IPv4 address that others can reach, or
  * 127.0.0.1 on a machine without a network. A link-local address does not count, because other machines cannot reach it
- * (containers on AWS have one for their metadata).
+ * (containers on AWS have one for their metadata). If a machine has only IPv6, `auto` and `::` use that.
  */
 export function listenAddress(
   host: string,
@@ -71,12 +71,24 @@ export function listenAddress(
   const bind = WILDCARDS[host];
   if (bind === undefined) return { bind: host, advertise: host };
   const all = Object.values(interfaces).flatMap((addresses) => addresses ?? []);
-  const reachable = all.find((address) => isReachable(address));
-  return { bind, advertise: reachable?.address ?? '127.0.0.1' };
+  const reachable = all.filter((address) => isReachable(address));
+  const ipv4 = reachable.find(({ family }) => family === 'IPv4')?.address;
+  const ipv6 = host === '0.0.0.0' ? undefined : reachable[0]?.address;
+  if (ipv4 === undefined && ipv6 !== undefined) return { bind: '::', advertise: ipv6 };
+  return { bind, advertise: ipv4 ?? '127.0.0.1' };
 }
 
-function isReachable({ family, internal, address }: NetworkInterfaceInfo): boolean {
-  return family === 'IPv4' && !internal && !address.startsWith('169.254.');
+/** Link-local addresses: 169.254.0.0/16 and fe80::/10. */
+const LINK_LOCAL = /^(?:169\.254\.|fe[89ab])/i;
+
+function isReachable({ internal, address }: NetworkInterfaceInfo): boolean {
+  return !internal && !LINK_LOCAL.test(address);
+}
+
+/** Returns the setting that a user must change because a listener of the request plane cannot bind its address. */
+export function settingOfListener(failure: unknown): string {
+  const { code } = failure as NodeJS.ErrnoException;
+  return code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' ? 'DYN_TCP_RPC_HOST' : 'DYN_TCP_RPC_PORT';
 }
 
 /** Returns `host:port`, with IPv6 addresses in brackets. */

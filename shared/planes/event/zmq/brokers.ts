@@ -35,9 +35,16 @@ export const BROKER_CONNECTION = {
 
 /** Part of a PUB or SUB socket that following brokers needs. */
 interface ConnectingSocket {
+  ipv6: boolean;
   connect(endpoint: string): void;
   disconnect(endpoint: string): void;
   close(): void;
+}
+
+/** Connects to one more endpoint. ZeroMQ reaches no address in brackets unless its socket may use IPv6. */
+export function connectTo(endpoint: string, socket: Pick<ConnectingSocket, 'ipv6' | 'connect'>): void {
+  if (endpoint.includes('[')) socket.ipv6 = true;
+  socket.connect(endpoint);
 }
 
 /** A socket that stays connected to all brokers. */
@@ -71,7 +78,7 @@ export async function connectToBrokers(
   }
   function join(endpoint: string): void {
     try {
-      socket.connect(endpoint);
+      connectTo(endpoint, socket);
       connected.add(endpoint);
     } catch (problem) {
       onProblem(problem);

@@ -2,6 +2,7 @@ import type { Subscriber } from 'zeromq';
 import { endOfTurn } from '../../../concurrency/index.ts';
 import { decodeEnvelope, SequenceWatch } from '../envelope.ts';
 import type { EventEnvelope, EventListener, EventSubscription, EventTransport } from '../types.ts';
+import { connectTo } from './brokers.ts';
 
 interface ZmqSubscriptionOptions {
   readonly kind: EventTransport['kind'];
@@ -124,7 +125,7 @@ export class DirectZmqSubscription extends ZmqSubscription {
     if (this.#endpointOf.get(publisherId) === endpoint) return;
     this.disconnect(publisherId);
     try {
-      if (!this.#hasEndpoint(endpoint)) this.#socket.connect(endpoint);
+      if (!this.#hasEndpoint(endpoint)) connectTo(endpoint, this.#socket);
     } catch (problem) {
       this.#onProblem(problem); // an invalid endpoint is reported; the others are still followed
       return;

@@ -2,7 +2,13 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { connect as connectSecurely, type Server as TlsServer } from 'node:tls';
 import { reasonOf } from '../../../errors/index.ts';
-import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
+import {
+  formatHostPort,
+  listenAddress,
+  listenInRange,
+  refuseOpenListener,
+  settingOfListener,
+} from '../../listen-address.ts';
 import { Unproven } from '../frames/unproven.ts';
 import { clientTlsOptions, type PlaneTls, serverTlsOptions } from '../tcp/tls.ts';
 import { tlsServer } from '../tcp/tls-server.ts';
@@ -75,9 +81,8 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
     const created = new DynamoPlaneServer(settings, settings.advertiseHost ?? advertise);
     await listenInRange(created.#server, settings.ports, bind).catch((cause: unknown) => {
       const where = formatHostPort(bind, settings.ports.first);
-      throw new Error(`the request plane cannot listen on ${where} (${reasonOf(cause)}): set DYN_TCP_RPC_PORT`, {
-        cause,
-      });
+      const remedy = `set ${settingOfListener(cause)}`;
+      throw new Error(`the request plane cannot listen on ${where} (${reasonOf(cause)}): ${remedy}`, { cause });
     });
     // error of an accept: the listener continues
     created.#server.on('error', () => settings.observer.connectionError());

@@ -3,7 +3,13 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import type { PortRange } from '../../../config/index.ts';
 import { reasonOf } from '../../../errors/index.ts';
-import { formatHostPort, listenAddress, listenInRange, refuseOpenListener } from '../../listen-address.ts';
+import {
+  formatHostPort,
+  listenAddress,
+  listenInRange,
+  refuseOpenListener,
+  settingOfListener,
+} from '../../listen-address.ts';
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
 import { Heartbeat } from '../frames/heartbeat.ts';
@@ -66,7 +72,8 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     const created = new TcpPlaneServer(settings, options, settings.advertiseHost ?? advertise);
     await listenInRange(created.#server, settings.ports, bind).catch((thrown: unknown) => {
       const where = formatHostPort(bind, settings.ports.first);
-      const message = `the request plane cannot listen on ${where} (${reasonOf(thrown)}): set DYN_TCP_RPC_PORT`;
+      const remedy = `set ${settingOfListener(thrown)}`;
+      const message = `the request plane cannot listen on ${where} (${reasonOf(thrown)}): ${remedy}`;
       throw new Error(message, { cause: thrown });
     });
     // error of an accept: the listener continues

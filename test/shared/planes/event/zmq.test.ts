@@ -2,7 +2,7 @@ import { afterEach, expect, it } from 'vitest';
 import { Publisher, type Subscriber } from 'zeromq';
 import { systemClock } from '../../../../shared/clock/index.ts';
 import { EVENT_BYTES_MAX, encodeEnvelope, u64Bytes } from '../../../../shared/planes/event/envelope.ts';
-import { ZmqSubscription } from '../../../../shared/planes/event/zmq/subscription.ts';
+import { DirectZmqSubscription, ZmqSubscription } from '../../../../shared/planes/event/zmq/subscription.ts';
 import { createZmqEventPlane, type EventEnvelope, type EventPlane } from '../../../../shared/planes/index.ts';
 import { waitUntil } from '../../../support/index.ts';
 
@@ -86,6 +86,25 @@ it('continues without a publisher whose address is invalid, or whose messages ha
     return heard.length > 2;
   });
   expect(problems).toHaveLength(2); // the long ones were never taken
+});
+
+it('uses IPv6 for publishers that have only such an address', () => {
+  const reached: unknown[] = [];
+  const socket = {
+    ...{ ipv6: false, subscribe() {}, close() {}, receive: () => new Promise(() => {}) },
+    connect: (endpoint: string) => void reached.push([endpoint, socket.ipv6]),
+  };
+  const subscription = new DirectZmqSubscription({
+    ...{ kind: 'Zmq', key: 't', topic: 't' },
+    socket: socket as unknown as Subscriber,
+    ...{ listener: { event() {} }, onProblem: () => expect.unreachable(), onClosed() {} },
+  });
+  subscription.connect('a', { kind: 'Zmq', config: { endpoint: 'tcp://10.0.0.7:1' } });
+  subscription.connect('b', { kind: 'Zmq', config: { endpoint: 'tcp://[fd00::7]:1' } });
+  expect(reached).toEqual([
+    ['tcp://10.0.0.7:1', false],
+    ['tcp://[fd00::7]:1', true],
+  ]);
 });
 
 it('follows a bounded number of publishers that it only hears, and forgets the one that was silent for longest', () => {

@@ -63,4 +63,11 @@ describe('a worker process whose start fails', () => {
       }
     },
   );
+
+  it('names the host if its request plane cannot bind the address', async () => {
+    const { error } = await failStart(
+      await workersWith({ DYN_TCP_RPC_HOST: '192.0.2.1', STATOR_PLANE_TOKEN: 't'.repeat(32) }),
+    );
+    expect(error).toContain('set DYN_TCP_RPC_HOST');
+  });
 });

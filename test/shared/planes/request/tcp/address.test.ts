@@ -35,5 +35,16 @@ it('advertises what it was told, or the first address that others can reach', ()
   expect(listenAddress('0.0.0.0', interfaces)).toEqual({ bind: '0.0.0.0', advertise: '10.1.2.3' });
   expect(listenAddress('::', interfaces)).toEqual({ bind: '::', advertise: '10.1.2.3' });
   expect(listenAddress('auto', { lo: interfaces.lo })).toEqual({ bind: '0.0.0.0', advertise: '127.0.0.1' });
+  const ipv6 = {
+    lo: interfaces.lo,
+    eth0: [
+      { ...entry, address: '169.254.1.2', family: 'IPv4' as const, internal: false },
+      { ...entry, address: 'fe80::1', family: 'IPv6' as const, internal: false, scopeid: 1 },
+      { ...entry, address: 'fd00::7', family: 'IPv6' as const, internal: false, scopeid: 0 },
+    ],
+  };
+  expect(listenAddress('auto', ipv6)).toEqual({ bind: '::', advertise: 'fd00::7' });
+  expect(listenAddress('::', ipv6)).toEqual({ bind: '::', advertise: 'fd00::7' });
+  expect(listenAddress('0.0.0.0', ipv6)).toEqual({ bind: '0.0.0.0', advertise: '127.0.0.1' });
   expect(formatHostPort('::1', 5)).toBe('[::1]:5');
 });
