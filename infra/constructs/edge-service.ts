@@ -9,7 +9,7 @@ import {
 } from 'aws-cdk-lib/aws-ecs';
 import type { IGrantable, IPrincipal } from 'aws-cdk-lib/aws-iam';
 import { Construct } from 'constructs';
-import type { EmbeddedMetric } from '../../shared/telemetry/index.ts';
+import type { EmbeddedMetric, IndexMetric } from '../../shared/telemetry/index.ts';
 import { addStatorContainer, createTask } from './containers.ts';
 import {
   addBalancer,
@@ -129,7 +129,7 @@ export class EdgeService extends Construct implements IGrantable {
   }
 
   /** Returns a metric of requests, streams or the fleet from the tasks' log lines. An average is that of a task. */
-  metric(name: EmbeddedMetric, options: MetricOptions = {}): Metric {
+  metric(name: EmbeddedMetric | IndexMetric, options: MetricOptions = {}): Metric {
     return embeddedMetric(name, { Service: this.emfService }, options);
   }
 }

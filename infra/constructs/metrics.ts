@@ -4,6 +4,8 @@ import {
   EMBEDDED_METRICS,
   EMBEDDED_NAMESPACE,
   type EmbeddedMetric,
+  INDEX_METRICS,
+  type IndexMetric,
   PLANNER_METRICS,
   type PlannerMetric,
   POD_METRICS,
@@ -12,6 +14,8 @@ import {
 
 /** Period of all metrics whose values come more often. */
 export const MINUTE = Duration.minutes(1);
+/** Period of what happens seldom, and matters only if it goes on. */
+export const FIVE_MINUTES = Duration.minutes(5);
 
 /**
  * Returns a metric that the product publishes in lines of its log.
@@ -20,11 +24,12 @@ export const MINUTE = Duration.minutes(1);
  * @throws Error if no process publishes it with these
  */
 export function embeddedMetric(
-  name: EmbeddedMetric | PlannerMetric | PodMetric,
+  name: EmbeddedMetric | IndexMetric | PlannerMetric | PodMetric,
   source: Readonly<Record<string, string>>,
   { dimensionsMap: by = {}, ...options }: MetricOptions = {},
 ): Metric {
-  const sets: readonly (readonly string[])[] = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...POD_METRICS }[name].by;
+  const all = { ...EMBEDDED_METRICS, ...INDEX_METRICS, ...PLANNER_METRICS, ...POD_METRICS };
+  const sets: readonly (readonly string[])[] = all[name].by;
   const labels = Object.keys(by).join();
   if (!sets.some((set) => set.join() === labels)) throw new Error(`nothing tells ${name} by ${labels || 'itself'}`);
   return new Metric({

@@ -50,6 +50,8 @@ export {
   EMBEDDED_METRICS,
   EMBEDDED_NAMESPACE,
   type EmbeddedMetric,
+  INDEX_METRICS,
+  type IndexMetric,
   PLANNER_METRICS,
   type PlannerMetric,
   POD_METRICS,

@@ -5,6 +5,8 @@ import {
   EMBEDDED_METRICS,
   EMBEDDED_NAMESPACE,
   type EmbeddedMetric,
+  INDEX_METRICS,
+  type IndexMetric,
   PLANNER_METRICS,
   type PlannerMetric,
   POD_METRICS,
@@ -120,6 +122,14 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
     expect(ofPods).toHaveLength(name === 'pods' ? 4 : 0);
   });
 
+  it('tell of edges that cannot read what workers have cached, once that has lasted', () => {
+    const [[, alarm] = [], ...others] = alarms.filter(([id]) => id.startsWith('ObservabilityFailedRecoveries'));
+    expect(others).toEqual([]);
+    if (name === 'dev') return expect(alarm).toBeUndefined();
+    const counted = { MetricStat: { Metric: { MetricName: 'FailedRecoveries' }, Stat: 'Sum', Period: 300 } };
+    expect(alarm).toMatchObject({ Metrics: [counted], DatapointsToAlarm: 2, EvaluationPeriods: 3, Threshold: 1 });
+  });
+
   it('watch every table there is, within the ten metrics that an alarm may have', () => {
     if (name === 'dev') return;
     const tables = [...of('AWS::DynamoDB::Table'), ...of('AWS::DynamoDB::GlobalTable')].map(([id]) => id);
@@ -146,8 +156,8 @@ describe.each(DEPLOYMENTS)('the alarms of %s', (name) => {
 /** Fails where no process of the deployment tells a metric of the product by these dimensions. */
 function expectTold(stat: Stat, resources: readonly (readonly [string, Resource])[]): void {
   const isOfPlanner = stat.MetricName in PLANNER_METRICS || stat.MetricName in POD_METRICS;
-  const told = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...POD_METRICS };
-  const { by } = told[stat.MetricName as EmbeddedMetric | PlannerMetric | PodMetric];
+  const told = { ...EMBEDDED_METRICS, ...INDEX_METRICS, ...PLANNER_METRICS, ...POD_METRICS };
+  const { by } = told[stat.MetricName as EmbeddedMetric | IndexMetric | PlannerMetric | PodMetric];
   const [who = '', ...labels] = dimensionsOf(stat).sort((one, other) => Number(isWho(other)) - Number(isWho(one)));
   expect(by.map((set: readonly string[]) => set.join())).toContain(labels.join());
   if (who === 'FunctionName') {
@@ -155,7 +165,8 @@ function expectTold(stat: Stat, resources: readonly (readonly [string, Resource]
     const [, teller] = resources.find(([id]) => id === Ref) ?? [];
     expect(teller).toMatchObject({ Type: 'AWS::Lambda::Function', Properties: { Handler: 'index.handler' } });
     if (isOfPlanner) expect(teller?.Properties.Description).toMatch(/^Stator: planner/);
-    expect(['ActiveStreams', 'Workers', 'ViewAge', 'SecretAge']).not.toContain(stat.MetricName); // of processes that last
+    const lasting = ['ActiveStreams', 'Workers', 'ViewAge', 'SecretAge', 'FailedRecoveries'];
+    expect(lasting).not.toContain(stat.MetricName); // of processes that last
     return;
   }
   expect(who).toBe('Service');
@@ -167,7 +178,7 @@ function expectTold(stat: Stat, resources: readonly (readonly [string, Resource]
     .map(({ Environment = [] }) => Object.fromEntries(Environment.map(({ Name, Value }) => [Name, Value])))
     .filter((env) => env.STATOR_EMF === 'on' && env.STATOR_EMF_SERVICE === labelOf(stat, who));
   expect(tellers).toHaveLength(1);
-  const ofRequests = !['Workers', 'ViewAge', 'SecretAge'].includes(stat.MetricName);
+  const ofRequests = !['Workers', 'ViewAge', 'SecretAge', 'FailedRecoveries'].includes(stat.MetricName);
   if (ofRequests) expect(tellers[0]?.STATOR_ROLES).toMatch(/http/);
 }
 

@@ -3,7 +3,7 @@ import { HttpCodeElb, HttpCodeTarget } from 'aws-cdk-lib/aws-elasticloadbalancin
 import type { Settings } from '../../settings/index.ts';
 import type { EdgeBalancer } from '../edge-balancer.ts';
 import type { EdgeService } from '../edge-service.ts';
-import { embeddedMetric, MINUTE, serviceMetric } from '../metrics.ts';
+import { embeddedMetric, FIVE_MINUTES, MINUTE, serviceMetric } from '../metrics.ts';
 import type { NatsService } from '../nats-service.ts';
 import type { Watch } from './alarms.ts';
 import { INTERNAL_ERRORS_MAX } from './front-watches.ts';
@@ -50,6 +50,15 @@ export function edgeWatches(edge: EdgeService, tasks: number): readonly Watch[] 
       about: 'container edges see an old view of the fleet',
       paragraph: 'the-fleet-view-is-old',
       missing: 'broken',
+    },
+    {
+      id: 'FailedRecoveries',
+      metric: edge.metric('FailedRecoveries', { statistic: 'Sum', period: FIVE_MINUTES }),
+      threshold: 1,
+      about: 'container edges cannot read what some workers have cached',
+      paragraph: 'cached-blocks-of-workers-are-not-known',
+      missing: 'quiet',
+      periods: [2, 3], // a recovery takes up to four minutes and a half before it is given up
     },
     {
       id: 'SecretAge',

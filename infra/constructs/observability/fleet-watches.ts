@@ -4,6 +4,7 @@ import type { Rule } from 'aws-cdk-lib/aws-events';
 import { Construct } from 'constructs';
 import type { Ec2FleetSettings, Settings } from '../../settings/index.ts';
 import type { FleetEvents } from '../ec2-fleet/fleet-events.ts';
+import { FIVE_MINUTES } from '../metrics.ts';
 import { Alarms, type Watch } from './alarms.ts';
 import { groupMetric } from './machine-rows.ts';
 
@@ -22,7 +23,6 @@ interface FleetObservabilityProps {
   readonly settings: Settings;
 }
 
-const FIVE_MINUTES = Duration.minutes(5);
 /** Time beyond the longest drain for containers to end, and for a dead agent to be noticed. */
 const DRAIN_MARGIN_SECS = 600;
 const FAILED_STARTS_MAX = 3;

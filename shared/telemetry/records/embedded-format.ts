@@ -38,6 +38,15 @@ export const EMBEDDED_METRICS = {
 /** Name of one of `EMBEDDED_METRICS`. */
 export type EmbeddedMetric = keyof typeof EMBEDDED_METRICS;
 
+/** Metrics of edges with an index of cached blocks. They are reported only with failures, and cost nothing before. */
+export const INDEX_METRICS = {
+  /** Recoveries of the blocks of a worker that were given up. */
+  FailedRecoveries: { unit: 'Count', by: [[]], isGauge: false },
+} as const satisfies Record<string, Described>;
+
+/** Name of one of `INDEX_METRICS`. */
+export type IndexMetric = keyof typeof INDEX_METRICS;
+
 /** Metrics of the functions around the planner, which serve no clients. */
 export const PLANNER_METRICS = {
   /** Decisions of one batch: 0 or 1. `MessageGroup` is the model's in its queue. */
@@ -77,7 +86,7 @@ const HOST_METRICS = {
   GpuXids: { unit: 'Count', by: [[]], isGauge: true },
 } as const satisfies Record<string, Described>;
 
-const ALL_METRICS = { ...EMBEDDED_METRICS, ...PLANNER_METRICS, ...POD_METRICS, ...HOST_METRICS };
+const ALL_METRICS = { ...EMBEDDED_METRICS, ...INDEX_METRICS, ...PLANNER_METRICS, ...POD_METRICS, ...HOST_METRICS };
 
 /** Content of one line: a value, or the values of several requests or GPUs. */
 export type EmbeddedFigures = Partial<Record<keyof typeof ALL_METRICS, number | readonly number[]>>;

@@ -48,6 +48,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
   readonly #fallbacks: Growth;
   readonly #requests: Growth;
   readonly #handlerFailures: Growth;
+  readonly #recoveries: Growth;
   #failed = 0;
   #figures = new Map<string, ModelFigures>();
 
@@ -57,6 +58,7 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
     this.#fallbacks = growthOf('stator_router_fallbacks_total', 'reason');
     this.#requests = growthOf('dynamo_frontend_requests_total', 'error_type');
     this.#handlerFailures = growthOf('stator_frontend_handler_failures_total', '');
+    this.#recoveries = growthOf('stator_router_kv_recoveries_total', 'outcome');
   }
 
   requestEnded(end: RequestEnd): void {
@@ -88,9 +90,11 @@ export class EmbeddedMetrics implements Pick<RequestRecorder, 'requestEnded'> {
     if (workers !== undefined) this.#addWorkers(models, workers);
     const [internalErrors = [], ...more] = this.#internalErrors();
     const fallbacks = this.#fallbacks.take();
+    const failedRecoveries = this.#recoveries.take().get('failed');
     const own: EmbeddedFigures = {
       ...(internalErrors.length === 0 ? {} : { InternalErrors: internalErrors }),
       ...(fallbacks.size === 0 ? {} : { RouterFallbacks: sumOf(fallbacks) }),
+      ...(failedRecoveries === undefined ? {} : { FailedRecoveries: failedRecoveries }),
       ...(activeStreams === undefined ? {} : { ActiveStreams: activeStreams }),
       ...(viewAgeMs === undefined ? {} : { ViewAge: Math.round(viewAgeMs) / 1000 }),
       ...(secretAgeMs === undefined ? {} : { SecretAge: Math.floor(secretAgeMs / DAY_MS) }),
