@@ -25,6 +25,17 @@ const JITTER = 0.1; // so that a fleet started together does not stay in step
 // Retries, as shares of the period: doubled with each failure, up to a quarter while there is a lease to save.
 const FIRST_RETRY_SHARE = 1 / 32;
 const RETRY_SHARE_MAX_HELD = 1 / 4;
+/** Pauses between the attempts of one call, in which a server that was replaced comes back. */
+const PAUSES_MS = [200, 400, 800];
+
+/** How one call to a store is made. */
+interface Attempt {
+  readonly signal: AbortSignal | undefined;
+  /** Whether the failure may pass by itself. */
+  readonly mayPass: (thrown: unknown) => boolean;
+  /** Returns the failure as one line for an operator. */
+  readonly toError: (thrown: unknown) => Error;
+}
 
 /**
  * Keeps one lease alive. It renews every third of its time to live, plus or minus a tenth, and sooner if there is news.
@@ -232,6 +243,33 @@ export abstract class LeasedDiscovery<Owned extends { readonly instanceId: strin
   protected underEither<T>(signal: AbortSignal | undefined, work: (operation: AbortSignal) => Promise<T>): Promise<T> {
     const closing = this.closing.signal;
     return withEither(signal === undefined ? [closing] : [signal, closing], work);
+  }
+
+  /**
+   * Does work that ends when the signal aborts or the handle is closed. Tries again as long as its failure may pass,
+   * such as the absence of a server that is replaced. Throws what `toError` makes of the last failure.
+   */
+  protected async attempt<T>(
+    work: (ending: AbortSignal) => Promise<T>,
+    { signal, mayPass, toError }: Attempt,
+  ): Promise<T> {
+    const repeat = async (ending: AbortSignal): Promise<T> => {
+      for (const pauseMs of PAUSES_MS) {
+        try {
+          return await work(ending);
+        } catch (thrown) {
+          if (!mayPass(thrown)) throw thrown;
+          await this.base.clock.sleep(pauseMs, ending);
+        }
+      }
+      return work(ending);
+    };
+    try {
+      return await this.underEither(signal, repeat);
+    } catch (thrown) {
+      this.assertUsable(signal);
+      throw toError(thrown);
+    }
   }
 
   /** Closes the handle. Returns false if it was closed before. */

@@ -45,8 +45,6 @@ const REFRESH_TIMEOUT_MS = 1000;
 const CLOSE_TIMEOUT_MS = 2000;
 /** Time for which changes of loads are gathered, because each showing costs as much as there are processes. */
 const LOADS_GAP_MS = 100;
-/** Pauses between attempts, in which a cluster elects a leader. */
-const PAUSES_MS = [200, 400, 800];
 /** Operations of one transaction: etcd takes 128 unless it is configured otherwise. */
 const OPERATIONS_MAX = 64;
 /** Bytes of one transaction: etcd takes 1.5 MiB unless it is configured otherwise. */
@@ -321,33 +319,13 @@ export class EtcdDiscovery extends LeasedDiscovery<OwnedKey> implements Discover
     };
   }
 
-  /**
-   * Does work that ends when the signal aborts or the handle is closed. Tries again while no member answers, as during
-   * an election. Fails with a line for an operator.
-   */
-  async #attempt<T>(
-    verb: string,
-    signal: AbortSignal | undefined,
-    work: (ending: AbortSignal) => Promise<T>,
-  ): Promise<T> {
-    try {
-      return await this.underEither(signal, (ending) => this.#repeat(work, ending));
-    } catch (thrown) {
-      this.assertUsable(signal);
-      throw this.#toError(verb, thrown);
-    }
-  }
-
-  async #repeat<T>(work: (ending: AbortSignal) => Promise<T>, ending: AbortSignal): Promise<T> {
-    for (const pauseMs of PAUSES_MS) {
-      try {
-        return await work(ending);
-      } catch (thrown) {
-        if (!(thrown instanceof EtcdFailure && thrown.isOfMember)) throw thrown;
-        await this.base.clock.sleep(pauseMs, ending);
-      }
-    }
-    return work(ending);
+  /** Does work with the server, as `attempt` does. Fails with a line for an operator. */
+  #attempt<T>(verb: string, signal: AbortSignal | undefined, work: (ending: AbortSignal) => Promise<T>): Promise<T> {
+    return this.attempt(work, {
+      signal,
+      mayPass: (thrown) => thrown instanceof EtcdFailure && thrown.isOfMember,
+      toError: (thrown) => this.#toError(verb, thrown),
+    });
   }
 
   #toError(verb: string, thrown: unknown): Error {

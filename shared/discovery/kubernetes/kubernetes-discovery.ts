@@ -35,8 +35,6 @@ interface OpenQuery {
 const REFRESH_TIMEOUT_MS = 1000;
 const CLOSE_TIMEOUT_MS = 2000;
 const LOADS_PERIOD_MS = 10_000;
-/** Pauses between attempts, in which a server that was replaced comes back. */
-const PAUSES_MS = [200, 400, 800];
 
 /**
  * Discovery through the API of Kubernetes. A process registers in an object that its pod owns, and others see it while
@@ -367,33 +365,13 @@ export class KubernetesDiscovery extends LeasedDiscovery<OwnedRecord> implements
     for (const { watcher } of this.#queries) watcher.succeed();
   }
 
-  /**
-   * Does work that ends when the signal aborts or the handle is closed. Tries again while the server is away. Fails
-   * with a line for an operator.
-   */
-  async #attempt<T>(
-    verb: string,
-    signal: AbortSignal | undefined,
-    work: (ending: AbortSignal) => Promise<T>,
-  ): Promise<T> {
-    try {
-      return await this.underEither(signal, (ending) => this.#repeat(work, ending));
-    } catch (thrown) {
-      this.assertUsable(signal);
-      throw this.#toError(verb, thrown);
-    }
-  }
-
-  async #repeat<T>(work: (ending: AbortSignal) => Promise<T>, ending: AbortSignal): Promise<T> {
-    for (const pauseMs of PAUSES_MS) {
-      try {
-        return await work(ending);
-      } catch (thrown) {
-        if (!(thrown instanceof KubeFailure && thrown.mayPass)) throw thrown;
-        await this.base.clock.sleep(pauseMs, ending);
-      }
-    }
-    return work(ending);
+  /** Does work with the server, as `attempt` does. Fails with a line for an operator. */
+  #attempt<T>(verb: string, signal: AbortSignal | undefined, work: (ending: AbortSignal) => Promise<T>): Promise<T> {
+    return this.attempt(work, {
+      signal,
+      mayPass: (thrown) => thrown instanceof KubeFailure && thrown.mayPass,
+      toError: (thrown) => this.#toError(verb, thrown),
+    });
   }
 
   #toError(verb: string, thrown: unknown): Error {
