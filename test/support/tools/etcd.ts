@@ -1,14 +1,13 @@
 import { constants } from 'node:fs';
-import { mkdir, readdir, rename, writeFile } from 'node:fs/promises';
+import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { reasonOf } from '../../../shared/errors/index.ts';
 import { installOnce } from './install-once.ts';
 import { goCaches } from './kserve-go.ts';
+import { inEitherWay, unpackProgram } from './packaged-program.ts';
 import { cacheRoot, pathIfPresent, programOnPath, runCommand, type Tool } from './tool.ts';
 
 const VERSION = '3.5.17';
 const BUILD_MS_MAX = 8 * 60_000;
-const DOWNLOAD_MS_MAX = 2 * 60_000;
 
 /**
  * etcd: the one on PATH, otherwise unpacked from the distribution's package (without root), otherwise built with Go.
@@ -26,23 +25,10 @@ export const etcd: Tool = {
 
 async function fill(scratchFolder: string): Promise<void> {
   await mkdir(join(scratchFolder, 'bin'), { recursive: true });
-  try {
-    await unpackPackage(scratchFolder);
-  } catch (packageFailure) {
-    try {
-      await buildWithGo(scratchFolder);
-    } catch (goFailure) {
-      throw new Error(`${reasonOf(packageFailure)}; ${reasonOf(goFailure)}`);
-    }
-  }
-}
-
-async function unpackPackage(scratchFolder: string): Promise<void> {
-  await runCommand('apt-get', ['download', 'etcd-server'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
-  const archive = (await readdir(scratchFolder)).find((name) => name.endsWith('.deb'));
-  if (archive === undefined) throw new Error('apt-get download etcd-server left no package');
-  await runCommand('dpkg', ['-x', archive, 'root'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
-  await rename(join(scratchFolder, 'root', 'usr', 'bin', 'etcd'), binaryIn(scratchFolder));
+  await inEitherWay(
+    () => unpackProgram({ package: 'etcd-server', path: 'usr/bin/etcd' }, scratchFolder, binaryIn(scratchFolder)),
+    () => buildWithGo(scratchFolder),
+  );
 }
 
 /**

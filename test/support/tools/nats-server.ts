@@ -1,13 +1,12 @@
 import { constants } from 'node:fs';
-import { mkdir, readdir, rename } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { reasonOf } from '../../../shared/errors/index.ts';
 import { installOnce } from './install-once.ts';
+import { inEitherWay, unpackProgram } from './packaged-program.ts';
 import { cacheRoot, pathIfPresent, programOnPath, runCommand, type Tool } from './tool.ts';
 
 const VERSION = '2.15.2';
 const BUILD_MS_MAX = 8 * 60_000;
-const DOWNLOAD_MS_MAX = 2 * 60_000;
 
 /**
  * The NATS server: the one on PATH, otherwise built with Go, otherwise unpacked from the distribution's package
@@ -26,15 +25,11 @@ export const natsServer: Tool = {
 
 async function fill(scratchFolder: string): Promise<void> {
   await mkdir(join(scratchFolder, 'bin'), { recursive: true });
-  try {
-    await buildWithGo(scratchFolder);
-  } catch (goFailure) {
-    try {
-      await unpackPackage(scratchFolder);
-    } catch (packageFailure) {
-      throw new Error(`${reasonOf(goFailure)}; ${reasonOf(packageFailure)}`);
-    }
-  }
+  await inEitherWay(
+    () => buildWithGo(scratchFolder),
+    () =>
+      unpackProgram({ package: 'nats-server', path: 'usr/sbin/nats-server' }, scratchFolder, binaryIn(scratchFolder)),
+  );
 }
 
 async function buildWithGo(scratchFolder: string): Promise<void> {
@@ -42,14 +37,6 @@ async function buildWithGo(scratchFolder: string): Promise<void> {
     timeoutMs: BUILD_MS_MAX,
     env: { ...process.env, GOBIN: join(scratchFolder, 'bin') },
   });
-}
-
-async function unpackPackage(scratchFolder: string): Promise<void> {
-  await runCommand('apt-get', ['download', 'nats-server'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
-  const archive = (await readdir(scratchFolder)).find((name) => name.endsWith('.deb'));
-  if (archive === undefined) throw new Error('apt-get download nats-server left no package');
-  await runCommand('dpkg', ['-x', archive, 'root'], { timeoutMs: DOWNLOAD_MS_MAX, cwd: scratchFolder });
-  await rename(join(scratchFolder, 'root', 'usr', 'sbin', 'nats-server'), binaryIn(scratchFolder));
 }
 
 function cachedBinary(): Promise<string | undefined> {

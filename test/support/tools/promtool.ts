@@ -1,14 +1,13 @@
 import { constants } from 'node:fs';
-import { mkdir, readdir, rename } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { reasonOf } from '../../../shared/errors/index.ts';
 import { installOnce } from './install-once.ts';
 import { goCaches } from './kserve-go.ts';
+import { inEitherWay, unpackProgram } from './packaged-program.ts';
 import { cacheRoot, pathIfPresent, programOnPath, runCommand, type Tool } from './tool.ts';
 
 const VERSION = 'v0.305.0';
 const BUILD_MS_MAX = 14 * 60_000;
-const DOWNLOAD_MS_MAX = 2 * 60_000;
 const PROGRAM = 'github.com/prometheus/prometheus/cmd/promtool';
 
 /**
@@ -28,23 +27,10 @@ export const promtool: Tool = {
 
 async function fill(scratchFolder: string): Promise<void> {
   await mkdir(scratchFolder, { recursive: true });
-  try {
-    await unpackPackage(scratchFolder);
-  } catch (packageFailure) {
-    try {
-      await buildWithGo(scratchFolder);
-    } catch (goFailure) {
-      throw new Error(`${reasonOf(packageFailure)}; ${reasonOf(goFailure)}`);
-    }
-  }
-}
-
-async function unpackPackage(cwd: string): Promise<void> {
-  await runCommand('apt-get', ['download', 'prometheus'], { timeoutMs: DOWNLOAD_MS_MAX, cwd });
-  const archive = (await readdir(cwd)).find((name) => name.endsWith('.deb'));
-  if (archive === undefined) throw new Error('apt-get download prometheus left no package');
-  await runCommand('dpkg', ['-x', archive, 'root'], { timeoutMs: DOWNLOAD_MS_MAX, cwd });
-  await rename(join(cwd, 'root', 'usr', 'bin', 'promtool'), binaryIn(cwd));
+  await inEitherWay(
+    () => unpackProgram({ package: 'prometheus', path: 'usr/bin/promtool' }, scratchFolder, binaryIn(scratchFolder)),
+    () => buildWithGo(scratchFolder),
+  );
 }
 
 /** Builds it as part of another module, because `go install` refuses a module that replaces others. Takes minutes. */

@@ -1,50 +1,16 @@
-import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../../../shared/clock/index.ts';
-import {
-  type IncomingCall,
-  type PlaneHandler,
-  type PlaneServer,
-  type RequestPlane,
-  silentObserver,
-  type Transport,
-} from '../../../../../shared/planes/index.ts';
+import { describe, expect, it } from 'vitest';
+import { type IncomingCall, silentObserver, type Transport } from '../../../../../shared/planes/index.ts';
 import { encodeRecord } from '../../../../../shared/planes/record-codec.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
-import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
 import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
 import { freePort, startTcpProxy, type TcpProxy, waitUntil } from '../../../../support/index.ts';
 import { VirtualClock } from '../../../../support/virtual-clock.ts';
+import { ENDPOINT, send, usePlanes } from './plane-bed.ts';
 import { type FrameLog, frameBytes, HELLO_ACK, RawCaller, startRawWorker } from './raw-peer.ts';
 
 const HALF_A_TAIL = Buffer.concat([encodeRecord({ id: 'a', endpoint: 'b' }), Buffer.of(0, 0, 0, 2, 0, 0)]);
 
-const ENDPOINT = '2a/dynamo/backend/generate';
-const cleanups: (() => unknown)[] = [];
-
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
-function openPlane(options: Partial<TcpRequestPlaneOptions> = {}): RequestPlane {
-  const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1', ...options });
-  cleanups.push(() => plane.close());
-  return plane;
-}
-
-async function serve(
-  handler: PlaneHandler,
-  options: Partial<TcpRequestPlaneOptions> = {},
-): Promise<{ server: PlaneServer; transport: Transport }> {
-  const server = await openPlane(options).serve({ instanceId: '2a' });
-  cleanups.push(() => server.close());
-  return { server, transport: server.handle(ENDPOINT, handler) };
-}
-
-function send(plane: RequestPlane, transport: Transport, body: unknown = {}): RecordingSink {
-  const sink = new RecordingSink();
-  plane.call(transport, { id: 'r', headers: {}, body }, sink);
-  return sink;
-}
+const { cleanups, openPlane, serve } = usePlanes();
 
 /** The same endpoint behind a relay that can fail. */
 async function behindProxy(transport: Transport): Promise<{ proxy: TcpProxy; transport: Transport }> {

@@ -1,45 +1,12 @@
-import { afterEach, describe, expect, it } from 'vitest';
-import { systemClock } from '../../../../../shared/clock/index.ts';
-import {
-  type PlaneHandler,
-  type PlaneServer,
-  type RequestPlane,
-  silentObserver,
-  type Transport,
-} from '../../../../../shared/planes/index.ts';
+import { describe, expect, it } from 'vitest';
+import { silentObserver, type Transport } from '../../../../../shared/planes/index.ts';
 import { FrameType } from '../../../../../shared/planes/request/frames/frame.ts';
-import { createTcpRequestPlane, type TcpRequestPlaneOptions } from '../../../../../shared/planes/request/tcp/plane.ts';
-import { HeldCalls, RecordingSink } from '../../../../contract/planes/recording-sink.ts';
+import { HeldCalls } from '../../../../contract/planes/recording-sink.ts';
 import { waitUntil } from '../../../../support/index.ts';
+import { ENDPOINT, send, usePlanes } from './plane-bed.ts';
 import { frameBytes, RawCaller, recordOf } from './raw-peer.ts';
 
-const ENDPOINT = '2a/dynamo/backend/generate';
-const cleanups: (() => unknown)[] = [];
-
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
-function openPlane(options: Partial<TcpRequestPlaneOptions> = {}): RequestPlane {
-  const plane = createTcpRequestPlane({ clock: systemClock, host: '127.0.0.1', ...options });
-  cleanups.push(() => plane.close());
-  return plane;
-}
-
-async function serve(
-  handler: PlaneHandler,
-  options: Partial<TcpRequestPlaneOptions> = {},
-): Promise<{ server: PlaneServer; transport: Transport }> {
-  const server = await openPlane(options).serve({ instanceId: '2a' });
-  cleanups.push(() => server.close());
-  return { server, transport: server.handle(ENDPOINT, handler) };
-}
-
-function send(plane: RequestPlane, transport: Transport, body: unknown = {}): RecordingSink {
-  const sink = new RecordingSink();
-  plane.call(transport, { id: 'r', headers: {}, body }, sink);
-  return sink;
-}
+const { cleanups, openPlane, serve } = usePlanes();
 
 async function rawCaller(transport: Transport, hello: Readonly<Record<string, unknown>> = {}): Promise<RawCaller> {
   const raw = await RawCaller.connect(transport);
