@@ -1,5 +1,5 @@
-import { REFUSED_SETTINGS } from './checks.ts';
 import { ENGINES } from './command-line/engine-flags.ts';
+import { REFUSED_SETTINGS } from './dependencies.ts';
 import { nameOf, type SettingName, TABLE } from './table.ts';
 import { REFUSED_NAMES, UNBUILT } from './unbuilt.ts';
 

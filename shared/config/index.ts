@@ -4,7 +4,7 @@
  * effective settings of a process, and docs/configuration.md. To add a setting, add a row under table/ and read it
  * where it is used. unbuilt.ts lists names that are known and do nothing.
  */
-export { isEnough } from './checks.ts';
+export { isEnough } from './dependencies.ts';
 export { forwardSettings, renderConfigurationDocs, renderSettings, renderSettingsJson } from './describe.ts';
 export { renderBriefHelp, renderHelp } from './help.ts';
 export { hasEffect } from './needs.ts';
