@@ -6,7 +6,8 @@ import type { BusyThresholds } from '../pipeline.ts';
 import type { PipelineOptions } from '../pipeline-options.ts';
 import { EncodeStage } from './encode-stage.ts';
 import { PrefillStage, type PrefillStageOptions } from './prefill-stage.ts';
-import { canaryProbe, StalledWorkers, StreamWatch } from './stalled-workers.ts';
+import { canaryProbe, StalledWorkers } from './stalled-workers.ts';
+import { StreamWatch } from './stream-watch.ts';
 import type { RunDeps } from './worker-search.ts';
 
 /** Time until the next report of a worker's load, which says whether the worker is still full. */

@@ -12,7 +12,7 @@ import type { Span } from '../../telemetry/index.ts';
 import { failureInFinish, isGivenUp, toldReason } from '../answer/worker-output.ts';
 import type { PrefillPool, RoutableModel, Worker } from '../models/routable-model.ts';
 import type { DispatchContext } from './run-context.ts';
-import type { WatchedStream } from './stalled-workers.ts';
+import type { WatchedStream } from './stream-watch.ts';
 import { Waiting } from './waiting.ts';
 import { avoidAfter } from './worker-choice.ts';
 

@@ -8,7 +8,8 @@ import type { RoutableModel, Worker, WorkersOfPool } from '../models/routable-mo
 import type { PipelineObserver } from '../pipeline.ts';
 import type { MediaPrompt } from '../prompt/media-prompt.ts';
 import type { ColdStartQueue } from './cold-start-queue.ts';
-import type { Stalled, StreamWatch } from './stalled-workers.ts';
+import type { Stalled } from './stalled-workers.ts';
+import type { StreamWatch } from './stream-watch.ts';
 
 /** Dependencies that all stages of all requests of one pipeline share. */
 export interface DispatchContext {

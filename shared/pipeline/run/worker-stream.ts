@@ -10,7 +10,7 @@ import type { MigrationBudget } from './migration-budget.ts';
 import type { PrefillCall } from './prefill-call.ts';
 import type { RunContext } from './run-context.ts';
 import type { RunReport } from './run-report.ts';
-import type { WatchedStream } from './stalled-workers.ts';
+import type { WatchedStream } from './stream-watch.ts';
 import type { WorkerSearch } from './worker-search.ts';
 
 /** Shortest time between two tries to hand a stream over. A worker that asks more often is ignored. */

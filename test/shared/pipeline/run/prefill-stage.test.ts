@@ -6,7 +6,8 @@ import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-a
 import { type Worker, workerSetsOf } from '../../../../shared/pipeline/index.ts';
 import { type Bypass, PrefillStage } from '../../../../shared/pipeline/run/prefill-stage.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
-import { StalledWorkers, StreamWatch } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { StalledWorkers } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { StreamWatch } from '../../../../shared/pipeline/run/stream-watch.ts';
 import {
   decodeEngineRequest,
   type EngineFinishReason,

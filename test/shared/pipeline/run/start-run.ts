@@ -2,7 +2,8 @@ import { seededRandom } from '../../../../shared/clock/index.ts';
 import { ResponseAssembler } from '../../../../shared/pipeline/answer/response-assembler.ts';
 import type { Worker } from '../../../../shared/pipeline/index.ts';
 import { RequestRun } from '../../../../shared/pipeline/run/run.ts';
-import { StalledWorkers, StreamWatch, type WatchedStream } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { StalledWorkers } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { StreamWatch, type WatchedStream } from '../../../../shared/pipeline/run/stream-watch.ts';
 import type { WorkerStream } from '../../../../shared/pipeline/run/worker-stream.ts';
 
 import type { GenerationRequest } from '../../../../shared/protocol/index.ts';

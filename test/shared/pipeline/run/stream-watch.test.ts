@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { StalledWorkers, StreamWatch, type WatchedStream } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { StalledWorkers } from '../../../../shared/pipeline/run/stalled-workers.ts';
+import { StreamWatch, type WatchedStream } from '../../../../shared/pipeline/run/stream-watch.ts';
 import { VirtualClock } from '../../../support/virtual-clock.ts';
 import { model, worker } from '../fixtures.ts';
 
