@@ -10,7 +10,8 @@ import type { ViewIndex } from './fleet/view-index.ts';
 import type { LeaseCleaner } from './lease-cleaner.ts';
 import { LeasePauses } from './lease-pauses.ts';
 import { type DeadLease, type LeaseLiveness, LeaseScan } from './lease-scan.ts';
-import { type HeadState, HeadWatch, type ViewHead, ViewReader } from './view-reader.ts';
+import { type HeadState, HeadWatch, type ViewHead } from './view-head.ts';
+import { ViewReader } from './view-reader.ts';
 import { FenceLost, ViewWriter } from './view-writer.ts';
 
 export interface FleetReaderOptions {

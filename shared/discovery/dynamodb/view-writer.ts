@@ -7,7 +7,7 @@ import { Placement } from './fleet/placement.ts';
 import { cellOf, firstCellCount, nextCellCount, packHead, packLoadCell, packRecordCell } from './fleet/view-bytes.ts';
 import { type CardNames, indexOf, packIndex, type ViewIndex } from './fleet/view-index.ts';
 import { CATALOGUE_CELL_KEY, type CellKind, cellItemKey, HEAD_KEY, INDEX_CELL_KEY } from './schema.ts';
-import type { ViewHead } from './view-reader.ts';
+import type { ViewHead } from './view-head.ts';
 
 /** Thrown if another process holds the head. This process then writes nothing more of what it has gathered. */
 export class FenceLost extends Error {

@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest';
 import type { Fleet, Member } from '../../../shared/discovery/dynamodb/fleet/members.ts';
 import { cellItemKey } from '../../../shared/discovery/dynamodb/schema.ts';
-import { HeadWatch, ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
+import { HeadWatch } from '../../../shared/discovery/dynamodb/view-head.ts';
+import { ViewReader } from '../../../shared/discovery/dynamodb/view-reader.ts';
 import { FenceLost, ViewWriter } from '../../../shared/discovery/dynamodb/view-writer.ts';
 import { type Item, type ItemKey, type Table, TableTime } from '../../../shared/discovery/index.ts';
 import { momentOf } from '../../../shared/discovery/table/table-time.ts';
