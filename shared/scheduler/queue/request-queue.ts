@@ -15,6 +15,13 @@ export interface RequestQueueOptions extends ChooserOptions {
   readonly observer: SchedulerObserver | undefined;
 }
 
+/**
+ * Backlog of a rank with which a request need not wait, as a share of what the request has to compute: the end of that
+ * prefill hardly delays it. If it waited for an idle rank, shorter requests that arrive later would overtake it.
+ */
+const REST_SHARE = 0.1;
+/** Most tokens of that backlog: about the fixed cost of a pass. */
+const REST_TOKENS_MAX = 1000;
 /** Tokens by which a waiting request becomes more urgent in the time of the prefill of one token. */
 const STATOR_AGING = 0.05;
 /** Age of a look-up after which `stator` repeats it, because its order depends on it. */
@@ -212,7 +219,7 @@ export class RequestQueue {
       const rank = ranks[at] as number;
       const tokens = this.#chooser.prefillTokensAt(rank, nowMs, isForeseeing ? 'stator' : 'dynamo');
       const hasRoom = isForeseeing
-        ? tokens === 0 || tokens + costTokens <= SHORT_BACKLOG_TOKENS
+        ? isShort(tokens, costTokens)
         : !isFull(policyClass, tokens, workers.batchedTokensOf(rank));
       if (hasRoom && ++open > enough) return true;
     }
@@ -317,6 +324,12 @@ export class RequestQueue {
   #tell({ policyClass, totals: { requests, promptTokens, cachedTokens } }: ClassQueue): void {
     this.#options.observer?.pending(policyClass.name, requests, promptTokens, cachedTokens);
   }
+}
+
+/** Whether a rank with this backlog may get a request with `costTokens` left to compute. */
+function isShort(backlogTokens: number, costTokens: number): boolean {
+  const rest = Math.min(REST_TOKENS_MAX, REST_SHARE * costTokens);
+  return backlogTokens <= rest || backlogTokens + costTokens <= SHORT_BACKLOG_TOKENS;
 }
 
 function doNotQueue({ policyClass, totals }: ClassQueue): RoutingFailure {

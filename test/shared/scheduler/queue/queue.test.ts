@@ -407,6 +407,19 @@ describe('the queue of the cost model stator', () => {
     expect(sent.filter(({ decision }) => decision !== undefined)).toHaveLength(21);
   });
 
+  it('lets a long prompt go to a worker whose prefill is nearly over, but no shorter one', async () => {
+    const sentAfter = async (ms: number, tokens: number) => {
+      const pool = narrow({ config: stator });
+      pool.submit('r1', promptTokens(20_000, 1));
+      await pool.clock.advance(ms);
+      return pool.submit('r2', promptTokens(tokens, 2)).decision !== undefined;
+    };
+    const nearlyOverMs = 0.0207 * 19_200; // 800 tokens are left
+    expect(await sentAfter(nearlyOverMs, 9600)).toBe(true);
+    expect(await sentAfter(nearlyOverMs, 6400)).toBe(false);
+    expect(await sentAfter(0.0207 * 18_800, 32_000)).toBe(false); // 1,200 tokens are left
+  });
+
   const bounded = (bound: string) =>
     parsePolicyConfig(`
 default_policy_family: all
@@ -516,10 +529,10 @@ policy_classes:
     pool.submit('running', promptTokens(100_000, 1));
     const waiting: Record<string, Submitted> = {};
     for (let at = 0; at < 200; at++) waiting[`r${at}`] = pool.submit(`r${at}`, promptTokens(4000, at + 2));
-    waiting.longest = pool.submit('longest', promptTokens(32_000, 999));
+    const longest = pool.submit('longest', promptTokens(32_000, 999));
     pool.store('a', promptTokens(32_000, 999));
     await pool.clock.advance(60);
-    const order = drainOrder(pool, 'running', waiting);
+    const order = drainOrder(pool, 'running', { longest, ...waiting });
     expect(order).toHaveLength(201);
     expect(order.indexOf('longest')).toBeLessThan(30);
   });
