@@ -86,6 +86,8 @@ const page = {
   entryPoints: { console: 'web/main.tsx' },
   jsx: 'automatic',
   jsxImportSource: 'preact',
+  define: { Intl: 'plainIntl' },
+  inject: ['web/plain-intl.ts'],
   minify: true,
   legalComments: 'none',
   logLevel: 'warning',

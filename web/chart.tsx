@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
+import { hourAndMinute } from './format.ts';
 
 const HEIGHT = 140;
 const HOUR_SECS = 3600;
@@ -93,7 +94,12 @@ function optionsOf(
       y: { range: (_plot, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
     },
     axes: [
-      { ...axis, size: 26, space: 70, values: (_plot, times) => times.map(hourAndMinute) },
+      {
+        ...axis,
+        size: 26,
+        space: 70,
+        values: (_plot, times) => times.map((secs) => hourAndMinute(secs * MS_PER_SECOND)),
+      },
       { ...axis, size: 54, space: 34, values: (_plot, values) => values.map(write) },
     ],
     series: [
@@ -114,8 +120,4 @@ function optionsOf(
 function spanOf(min: number | null, max: number | null): [number, number] {
   const end = max ?? Date.now() / MS_PER_SECOND;
   return [end - Math.min(HOUR_SECS, Math.max(SPAN_SECS_MIN, end - (min ?? end))), end];
-}
-
-function hourAndMinute(secs: number): string {
-  return new Date(secs * MS_PER_SECOND).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
 }

@@ -1,14 +1,7 @@
 import type { ConsoleCost } from '../../shared/console/wire.ts';
-import { text, whole } from '../format.ts';
+import { dollars, text, whole } from '../format.ts';
 import { Scroll } from '../scroll.tsx';
 import type { Fleet } from './use-fleet.ts';
-
-const USD = new Intl.NumberFormat('en', { style: 'currency', currency: 'USD', currencyDisplay: 'narrowSymbol' });
-
-/** Writes US dollars, or that they are unknown. */
-function dollars(amount: number | null): string {
-  return amount === null ? 'unknown' : USD.format(amount);
-}
 
 /** Cost of the machines with workers now, as far as their prices are known. */
 export function Cost({ fleet }: { readonly fleet: Fleet }) {

@@ -1,5 +1,5 @@
 import type { ConsoleDecision } from '../../shared/console/planner/wire.ts';
-import { timeOfDay, whole } from '../format.ts';
+import { localDayOf, timeOfDay, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';
 
@@ -49,8 +49,8 @@ export function DecisionTable({ decisions, model, opened }: DecisionTableProps) 
 
 /** A time, with its day if that is not today. */
 export function Moment({ ms }: { readonly ms: number }) {
-  const day = new Date(ms).toLocaleDateString('en-GB');
-  const isToday = day === new Date().toLocaleDateString('en-GB');
+  const day = localDayOf(ms);
+  const isToday = day === localDayOf(Date.now());
   return (
     <time dateTime={new Date(ms).toISOString()}>
       {isToday ? '' : `${day} `}

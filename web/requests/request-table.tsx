@@ -1,15 +1,12 @@
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useRef } from 'preact/hooks';
 import type { ConsoleRequest } from '../../shared/console/wire.ts';
 import { memo } from '../fleet/memo.ts';
 import { duration, text, timeOfDay, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';
+import { ROW, useDrawn } from './use-drawn.ts';
 import type { Requests } from './use-requests.ts';
 
-/** Height of one row in pixels, as the style sheet says. */
-const ROW = 30;
-/** Rows drawn beyond each edge of what is visible. */
-const BEYOND = 10;
 /** Rows from the end at which older ones are loaded. */
 const NEAR_END = 30;
 
@@ -17,21 +14,14 @@ const NEAR_END = 30;
 export function RequestTable({ requests, onEnd }: { readonly requests: Requests; readonly onEnd: () => void }) {
   const { rows, next, kept, leftOut } = requests;
   const box = useRef<HTMLElement>(null);
-  const [sight, setSight] = useState({ top: 0, height: 600 });
-  const look = (): void => {
-    const element = box.current;
-    if (element !== null) setSight({ top: element.scrollTop, height: element.clientHeight });
-  };
+  const {
+    now: { from, to },
+    wanted,
+    look,
+  } = useDrawn(box, rows);
   useEffect(() => {
-    look();
-    addEventListener('resize', look);
-    return () => removeEventListener('resize', look);
-  }, []);
-  const from = Math.max(0, Math.floor(sight.top / ROW) - BEYOND);
-  const to = Math.min(rows.length, Math.ceil((sight.top + sight.height) / ROW) + BEYOND);
-  useEffect(() => {
-    if (next !== null && to >= rows.length - NEAR_END) onEnd();
-  }, [to, rows.length, next]);
+    if (next !== null && wanted.to >= rows.length - NEAR_END) onEnd();
+  }, [wanted.to, rows.length, next]);
   return (
     <>
       <Scroll label="Table of requests" isTall box={box} onScroll={look}>
@@ -90,7 +80,7 @@ export function RequestTable({ requests, onEnd }: { readonly requests: Requests;
 function Gap({ rows }: { readonly rows: number }) {
   return (
     <tr class="gap">
-      <td colSpan={12} style={{ height: `${rows * ROW}px` }} />
+      <td style={{ height: `${rows * ROW}px` }} />
     </tr>
   );
 }
@@ -100,13 +90,15 @@ const Row = memo(({ request, index }: { readonly request: ConsoleRequest; readon
     <th scope="row">
       <a href={linkTo(['requests', String(request.number)])}>{timeOfDay(request.received_ms)}</a>
     </th>
-    <td>
+    <td class="cut" title={request.error ?? ''}>
       <Outcome request={request} />
     </td>
     <td class="cut" title={request.model}>
       {text(request.model)}
     </td>
-    <td class="wide">{request.endpoint}</td>
+    <td class="wide cut" title={request.endpoint}>
+      {request.endpoint}
+    </td>
     <td class="wide cut" title={request.key ?? ''}>
       {text(request.key)}
     </td>
