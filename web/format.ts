@@ -48,6 +48,13 @@ export function dollars(amount: number | null): string {
   return `$${grouped(units)}.${cents}`;
 }
 
+/** Writes US dollars, however few they are, with two or more digits that count: $0.00042. */
+export function smallDollars(amount: number | null): string {
+  if (amount === null) return NOTHING;
+  if (amount === 0 || amount >= 1) return dollars(amount);
+  return `$${amount.toFixed(Math.min(20, 1 - Math.floor(Math.log10(amount))))}`;
+}
+
 /** Writes the time of day of a Unix time in milliseconds: 09:05:00. */
 export function timeOfDay(ms: number): string {
   return new Date(ms).toTimeString().slice(0, 8);

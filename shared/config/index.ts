@@ -37,6 +37,7 @@ export { type FilterLevel, LOG_FILTER_ALLOWED, LOG_LEVELS, parseLogLevels } from
 export type { PortRange } from './values/numbers.ts';
 export type { PlannedModel } from './values/planned-model.ts';
 export { hideUrlPassword } from './values/texts.ts';
+export type { TokenPrice } from './values/token-price.ts';
 export type { Environment } from './values/value-type.ts';
 export { hideSecrets } from './values/words.ts';
 export { faultOfVariable, machineToCome, rowOfVariable } from './variables.ts';

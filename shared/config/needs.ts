@@ -140,6 +140,7 @@ const NEEDS: Readonly<Partial<Record<SettingName, readonly Need[]>>> = {
   responseStoreMaxMb: [isNot('responseStore', 'off')],
   consoleShowPrompts: CONSOLE,
   instancePrices: CONSOLE,
+  tokenPrices: CONSOLE,
   keyCacheSecs: [KEYS],
   cacheIsolation: [KEYS],
   grpcMetricsPort: [on('kserveGrpcServer')],

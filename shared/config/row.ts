@@ -1,9 +1,10 @@
-import { type InstancePrice, instancePriceType } from './values/instance-price.ts';
+import type { InstancePrice } from './values/instance-price.ts';
 import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, pathType } from './values/json.ts';
 import { logFilterType } from './values/log-filter.ts';
 import { modelPathType } from './values/model-path.ts';
 import { decimalType, integerType, type NumberRange, portRangeType, portType } from './values/numbers.ts';
 import { type PlannedModel, plannedModelType } from './values/planned-model.ts';
+import { instancePricesType, tokenPricesType } from './values/prices.ts';
 import {
   attributesType,
   type BrokerAddresses,
@@ -22,6 +23,7 @@ import {
   urlListType,
   urlType,
 } from './values/texts.ts';
+import type { TokenPrice } from './values/token-price.ts';
 import { orAuto, orNone, type ValueType } from './values/value-type.ts';
 
 /** Facts that a default may depend on if it is decided at the start. */
@@ -238,7 +240,9 @@ export function rowsFor<const P extends Process>(...usedBy: readonly P[]) {
     /** Models whose workers a planner starts. */
     plannedModels: of<readonly PlannedModel[], object>(() => listOfType(plannedModelType(), 'list of models')),
     /** Prices of machines. */
-    instancePrices: of<readonly InstancePrice[], object>(() => listOfType(instancePriceType(), 'list of prices')),
+    instancePrices: of<readonly InstancePrice[], object>(instancePricesType),
+    /** Prices of tokens. */
+    tokenPrices: of<readonly TokenPrice[], object>(tokenPricesType),
     /** The arguments after `--`. */
     rest: of<readonly string[], object>(restType),
     /** A JSON object. */

@@ -1,6 +1,6 @@
 import type { StartReading } from '../planner/index.ts';
 import { START_PHASES, type StartPhase } from '../protocol/index.ts';
-import type { ConsoleColdStart } from './wire.ts';
+import type { ConsoleColdStart } from './wire/fleet.ts';
 
 type Phase = ConsoleColdStart['phases'][number];
 type Host = StartReading['hosts'][number];

@@ -3,7 +3,7 @@ import { withDeadline } from '../concurrency/index.ts';
 import { reasonOf } from '../errors/index.ts';
 import type { StartReading } from '../planner/index.ts';
 import { ColdStart } from './cold-start.ts';
-import type { ConsoleColdStart, ConsoleStarting } from './wire.ts';
+import type { ConsoleColdStart, ConsoleStarting } from './wire/fleet.ts';
 
 /** Source of what a planner knows of the starts of workers. */
 export interface StartSource {

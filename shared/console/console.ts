@@ -1,5 +1,6 @@
 import type { Clock } from '../clock/index.ts';
 import { OpenOnce } from '../concurrency/index.ts';
+import type { TokenPrice } from '../config/index.ts';
 import type { Discovery } from '../discovery/index.ts';
 import type { LiveModelDirectory, PipelineObserver } from '../pipeline/index.ts';
 import type { Routing } from '../routing/index.ts';
@@ -11,8 +12,9 @@ import type { PlannerSource } from './planner/planner-view.ts';
 import type { PlannerViewers } from './planner/planner-viewers.ts';
 import type { PlannerRecords } from './planner/reader.ts';
 import { RequestLog } from './request-log.ts';
+import { type TokenPrices, tokenPricesBy } from './token-cost.ts';
 import { Viewers } from './viewers.ts';
-import type { ConsoleWorkerDetail } from './wire.ts';
+import type { ConsoleWorkerDetail } from './wire/worker.ts';
 import { workerDetail } from './worker-detail.ts';
 
 /** Settings and sources of a console. */
@@ -22,6 +24,8 @@ export interface ConsoleOptions {
   readonly kept: number;
   /** Whether the console keeps prompts and answers, and shows them. @default false */
   readonly showsPrompts?: boolean;
+  /** Prices of tokens that the operator has stated. @default none */
+  readonly tokenPrices?: readonly TokenPrice[];
   /** Returns the output tokens of a model so far. @param model primary name */
   outputTokensOf(model: string): number;
 }
@@ -53,12 +57,14 @@ export class FleetConsole {
   readonly coldStarts: ColdStarts;
   readonly #clock: Clock;
   readonly #hours: Hours;
+  readonly #tokenPrices: TokenPrices;
   readonly #stalled = { ids: new Set<string>(), changes: 0 }; // bounded by the workers in discovery
 
-  constructor({ clock, kept, showsPrompts = false, outputTokensOf }: ConsoleOptions) {
+  constructor({ clock, kept, showsPrompts = false, tokenPrices = [], outputTokensOf }: ConsoleOptions) {
     this.#clock = clock;
+    this.#tokenPrices = tokenPricesBy(tokenPrices);
     this.#hours = new Hours(clock, outputTokensOf);
-    this.log = new RequestLog(clock, this.#hours, kept, showsPrompts);
+    this.log = new RequestLog(clock, this.#hours, kept, showsPrompts, this.#tokenPrices);
     this.coldStarts = new ColdStarts(clock);
     this.observer = {
       ...this.log.observer,
@@ -88,6 +94,7 @@ export class FleetConsole {
       starts,
       peers,
       stalled: this.#stalled,
+      tokenPrices: this.#tokenPrices,
       facts,
     });
     const unfollow = noteWorkers(directory, this.#hours);

@@ -1,6 +1,6 @@
 import type { InstancePrice } from '../config/index.ts';
 import type { HostFacts } from '../discovery/index.ts';
-import type { ConsoleCost } from './wire.ts';
+import type { ConsoleCost } from './wire/fleet.ts';
 
 /** Types of machines that are shown, those with the most machines first. */
 const TYPES_MAX = 64;

@@ -1,6 +1,8 @@
 import type { EndpointRecord, WorkerLoad } from '../discovery/index.ts';
 import { type RoutableModel, servesType, setsOf, type Worker } from '../pipeline/index.ts';
-import type { ConsoleFigures, ConsoleModel, ConsoleWorker } from './wire.ts';
+import type { TokenPrices } from './token-cost.ts';
+import type { ConsoleFigures, ConsoleModel } from './wire/fleet.ts';
+import type { ConsoleWorker } from './wire/worker.ts';
 
 /** Models that are shown at most. */
 export const MODELS_MAX = 256;
@@ -108,8 +110,12 @@ function stateOf({ load, isStalled, isStanding }: WorkerFacts): ConsoleWorker['s
 }
 
 /** Returns the row of a model. @param figures undefined if it has none of its own */
-export function modelRow(model: RoutableModel, figures: ConsoleFigures | undefined): ConsoleModel {
-  const { name, readiness, contextLength, baseModel } = model;
+export function modelRow(
+  model: RoutableModel,
+  figures: ConsoleFigures | undefined,
+  tokenPrices: TokenPrices,
+): ConsoleModel {
+  const { name, primaryName, readiness, contextLength, baseModel } = model;
   return {
     name,
     is_ready: readiness.isReady,
@@ -119,5 +125,6 @@ export function modelRow(model: RoutableModel, figures: ConsoleFigures | undefin
     workers: countWorkers(model),
     base_model: baseModel ?? null,
     figures: figures ?? null,
+    token_price: tokenPrices.get(primaryName) ?? null,
   };
 }

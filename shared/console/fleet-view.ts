@@ -12,7 +12,9 @@ import { objectOf, Raw } from './json-object.ts';
 import type { RequestLog } from './request-log.ts';
 import { ShownRows } from './shown-rows.ts';
 import { ShownWorkers } from './shown-workers.ts';
-import type { ConsoleCost, ConsoleFigures, ConsoleFleet, ConsoleHour, ConsoleWorker } from './wire.ts';
+import type { TokenPrices } from './token-cost.ts';
+import type { ConsoleCost, ConsoleFigures, ConsoleFleet, ConsoleHour } from './wire/fleet.ts';
+import type { ConsoleWorker } from './wire/worker.ts';
 
 /** Facts of the frontend that the fleet view repeats. */
 export interface FrontendFacts {
@@ -48,6 +50,7 @@ export interface FleetViewOptions {
   readonly peers?: Routing['peers'];
   /** Ids of workers that get no new requests, because they are silent. */
   readonly stalled: StalledIds;
+  readonly tokenPrices: TokenPrices;
   readonly facts: FrontendFacts;
 }
 
@@ -90,20 +93,23 @@ export class FleetView {
     this.#watch ??= this.#options.discovery.watchLoads((loads) => {
       this.#loads = loads;
     });
-    const { clock, directory, hours, log, facts, stalled } = this.#options;
+    const { clock, directory, hours, log, facts, stalled, tokenPrices } = this.#options;
     const models = directory.list().slice(0, MODELS_MAX);
     for (const { name } of models) {
       // A model that gets no requests leaves its place to one that does
       if (hours.own(name) !== undefined || log.running(name) > 0) hours.countTokens(name);
     }
-    const modelSources = models.map((model) => [model.name, [model, this.#figuresOf(model)] as const] as const);
+    const modelSources = models.map(
+      (model) => [model.name, [model, this.#figuresOf(model), tokenPrices] as const] as const,
+    );
     const changedModels = this.#models.show(new Map(modelSources), modelRow);
     const { byId: instances } = this.#instancesNow();
     const changedWorkers = this.#workers.take({
       ...{ models, loads: this.#loads, instances },
       ...{ stalled: stalled.ids, stalledChanges: stalled.changes },
     });
-    if (changedWorkers.rows.length > 0 || changedWorkers.gone.length > 0) {
+    const { rows, gone, haveOthersChanged } = changedWorkers;
+    if (rows.length > 0 || gone.length > 0 || haveOthersChanged) {
       const { hosts, without } = this.#workers.machines();
       this.#cost = costOf(hosts.values(), without, facts.prices);
     }
@@ -113,8 +119,8 @@ export class FleetView {
       totals: this.#totals(),
       models: new Raw(changedModels.changed),
       models_gone: changedModels.gone,
-      workers: new Raw(changedWorkers.rows),
-      workers_gone: changedWorkers.gone,
+      workers: new Raw(rows),
+      workers_gone: gone,
       loads: new Raw(changedWorkers.loads),
       ...this.#changedParts(models),
     });

@@ -1,7 +1,7 @@
 import type { Routing } from '../routing/index.ts';
-import type { ConsoleFrontends } from './wire.ts';
+import type { ConsoleFrontends } from './wire/fleet.ts';
 
-/** Other routers that are shown, those with the most requests first. */
+/** Other routers that are shown, those with the most bookings first. */
 const OTHERS_MAX = 64;
 
 /** Returns what is known of the other frontends. @param workerRequests requests that workers report */
@@ -9,7 +9,7 @@ export function frontendsOf(peers: Routing['peers'], workerRequests: number | un
   const { routerId, bookings } = peers?.() ?? {};
   const others =
     bookings &&
-    [...bookings].map(([id, requests]) => ({ router_id: id, requests })).sort((a, b) => b.requests - a.requests);
+    [...bookings].map(([id, count]) => ({ router_id: id, bookings: count })).sort((a, b) => b.bookings - a.bookings);
   return {
     router_id: routerId ?? null,
     worker_requests: workerRequests ?? null,

@@ -1,6 +1,6 @@
 import type { Clock } from '../clock/index.ts';
 import { LogHistogram } from './log-histogram.ts';
-import type { ConsoleFigures, ConsoleHour } from './wire.ts';
+import type { ConsoleFigures, ConsoleHour } from './wire/fleet.ts';
 
 /** Length of one step of the last hour, in milliseconds. */
 export const STEP_MS = 10_000;

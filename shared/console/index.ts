@@ -12,17 +12,7 @@ export { REQUEST_OUTCOMES, type RequestFilter } from './request-filter.ts';
 export type { RequestLog } from './request-log.ts';
 export type { RequestTrace } from './request-trace.ts';
 export type { ViewerQuery, ViewerSink } from './viewers.ts';
-export {
-  type ConsoleKey,
-  changedRequestsSchema,
-  changeSchema,
-  drainSchema,
-  fleetSchema,
-  hourSchema,
-  issuedKeySchema,
-  keySchema,
-  keysSchema,
-  requestDetailSchema,
-  requestsSchema,
-  workerDetailSchema,
-} from './wire.ts';
+export { changeSchema, fleetSchema, hourSchema } from './wire/fleet.ts';
+export { type ConsoleKey, issuedKeySchema, keySchema, keysSchema } from './wire/keys.ts';
+export { changedRequestsSchema, requestDetailSchema, requestsSchema } from './wire/requests.ts';
+export { drainSchema, workerDetailSchema } from './wire/worker.ts';

@@ -1,7 +1,7 @@
 import type { RequestFilter } from './request-filter.ts';
 import { newest, PAGE_ROWS, type RequestLog, type RequestPage } from './request-log.ts';
 import type { WatchedRequest } from './watched-request.ts';
-import type { ConsoleChangedRequests, ConsoleRequests } from './wire.ts';
+import type { ConsoleChangedRequests, ConsoleRequests } from './wire/requests.ts';
 
 /** Running requests whose end a viewer is sent; the page keeps no more rows. */
 const RUNNING_MAX = 10_000;
@@ -64,6 +64,6 @@ export class RequestFeed {
 }
 
 /** Returns a page as viewers get it. */
-export function rowsOf({ requests, next, kept }: RequestPage): ConsoleRequests {
-  return { requests: requests.map((request) => request.row()), next, kept };
+export function rowsOf({ requests, ...page }: RequestPage): ConsoleRequests {
+  return { requests: requests.map((request) => request.row()), ...page };
 }

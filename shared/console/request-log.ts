@@ -5,8 +5,10 @@ import type { Hours } from './hours.ts';
 import type { RequestFilter, RequestOutcomeName } from './request-filter.ts';
 import { LogTrace, type RequestTrace, type TraceLog } from './request-trace.ts';
 import { NOT_SHOWN, ShownTexts } from './shown-texts.ts';
+import type { TokenPrices } from './token-cost.ts';
 import { type RequestArrival, type RequestEnding, WatchedRequest } from './watched-request.ts';
-import type { ConsoleRequestDetail, ConsoleRequests, ConsoleWorkerDetail } from './wire.ts';
+import type { ConsoleRequestDetail, ConsoleRequests } from './wire/requests.ts';
+import type { ConsoleWorkerDetail } from './wire/worker.ts';
 
 /** Rows of one page, and of one event. */
 export const PAGE_ROWS = 100;
@@ -49,16 +51,19 @@ export class RequestLog {
   };
   /** Texts by the number of their request; undefined = none are kept. */
   readonly #texts: ShownTexts | undefined;
+  readonly #prices: TokenPrices;
 
   /**
    * @param kept number of ended requests that the ring keeps: at least 1
    * @param showsPrompts whether prompts and answers are kept
+   * @param prices of the tokens of models
    */
-  constructor(clock: Clock, hours: Hours, kept: number, showsPrompts: boolean) {
+  constructor(clock: Clock, hours: Hours, kept: number, showsPrompts: boolean, prices: TokenPrices) {
     this.#clock = clock;
     this.#hours = hours;
     this.#ring = new Array<undefined>(kept).fill(undefined);
     this.#texts = showsPrompts ? new ShownTexts() : undefined;
+    this.#prices = prices;
   }
 
   /** Grows with every change. */
@@ -83,7 +88,7 @@ export class RequestLog {
 
   /** Follows a request that has just come. */
   began(arrival: RequestArrival): RequestTrace {
-    const request = new WatchedRequest(this.#added++, arrival, this.#clock.nowMs());
+    const request = new WatchedRequest(this.#added++, arrival, this.#clock.nowMs(), this.#prices);
     this.#open.set(request.number, request);
     this.#changed(request);
     return new LogTrace(this.#traceLog, request);
@@ -101,7 +106,8 @@ export class RequestLog {
   page(filter: RequestFilter, before = Number.POSITIVE_INFINITY): RequestPage {
     const found = newest(this.#matching(filter, before), PAGE_ROWS + 1);
     const requests = found.slice(0, PAGE_ROWS);
-    return { requests, next: found.length > PAGE_ROWS ? requests.at(-1)!.number : null, kept: this.#ring.length };
+    const next = found.length > PAGE_ROWS ? requests.at(-1)!.number : null;
+    return { requests, next, kept: this.#ring.length, has_costs: this.#prices.size > 0 };
   }
 
   /** Returns the requests that match and have changed after `version`, in no order. */

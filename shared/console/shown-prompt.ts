@@ -1,6 +1,6 @@
 import type { GenerationRequest } from '../protocol/index.ts';
 import { isRecord, type UnknownRecord } from '../records/index.ts';
-import type { ConsoleText } from './wire.ts';
+import type { ConsoleText } from './wire/requests.ts';
 
 /** Characters of one prompt that are kept. */
 export const PROMPT_MAX = 8192;

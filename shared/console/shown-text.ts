@@ -7,7 +7,7 @@ import {
 } from '../protocol/index.ts';
 import { isRecord } from '../records/index.ts';
 import { copyOf, promptOf, type TextRoom, takeFrom } from './shown-prompt.ts';
-import type { ConsoleText } from './wire.ts';
+import type { ConsoleText } from './wire/requests.ts';
 
 /** Characters of the answers of one request that are kept, all choices together. */
 export const ANSWER_MAX = 8192;

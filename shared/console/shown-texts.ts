@@ -1,7 +1,7 @@
 import type { GenerationRequest, GenerationSink } from '../protocol/index.ts';
 import { BoundedMap } from '../records/index.ts';
 import { ShowingSink, ShownText } from './shown-text.ts';
-import type { ConsoleRequestDetail } from './wire.ts';
+import type { ConsoleRequestDetail } from './wire/requests.ts';
 
 /** Requests whose prompts and answers are kept, if they are kept at all: about 32 MB with the bounds of each. */
 export const TEXTS_MAX = 1000;

@@ -1,7 +1,7 @@
 import type { EndpointRecord, FleetLoads, HostFacts, WorkerLoad } from '../discovery/index.ts';
 import type { RoutableModel, Worker } from '../pipeline/index.ts';
 import { loadOf, membersOf, workerRow } from './fleet-rows.ts';
-import type { ConsoleWorker } from './wire.ts';
+import type { ConsoleWorker } from './wire/worker.ts';
 
 /** Workers that are shown at most. */
 export const WORKERS_MAX = 4096;
@@ -24,6 +24,8 @@ export interface ChangedWorkers {
   readonly loads: readonly string[];
   /** Ids. */
   readonly gone: readonly string[];
+  /** Whether workers that are not shown have come, gone or registered anew. */
+  readonly haveOthersChanged: boolean;
 }
 
 type LoadSum = ReturnType<typeof loadOf>;
@@ -53,9 +55,10 @@ interface Round {
   requests: number | undefined;
   readonly rows: string[];
   readonly loads: string[];
+  readonly leftOut: Map<string, EndpointRecord | undefined>;
 }
 
-const NO_CHANGE: ChangedWorkers = { rows: [], loads: [], gone: [] };
+const NO_CHANGE: ChangedWorkers = { rows: [], loads: [], gone: [], haveOthersChanged: false };
 
 /**
  * The workers that all viewers have. Loads change every second at busy workers, so a sample compares them without the
@@ -65,13 +68,14 @@ export class ShownWorkers {
   readonly #shown = new Map<string, Shown>(); // at most WORKERS_MAX
   #sample = 0;
   #taken: WorkersNow | undefined;
-  #leftOut = 0;
+  /** Registrations of the workers that are not shown, by id. */
+  #leftOut: ReadonlyMap<string, EndpointRecord | undefined> = new Map(); // bounded by the workers in discovery
   #requests: number | undefined;
   #places = new Map<string, Place>(); // by model and pool
 
   /** Workers beyond the first 4,096. */
   get leftOut(): number {
-    return this.#leftOut;
+    return this.#leftOut.size;
   }
 
   /** Returns all rows as JSON texts. */
@@ -90,11 +94,12 @@ export class ShownWorkers {
     return this.#requests;
   }
 
-  /** Returns the machines of the workers as registered: each once, by its id. */
+  /** Returns the machines of all workers as registered, also of those that are not shown: each once, by its id. */
   machines(): { readonly hosts: ReadonlyMap<string, HostFacts>; readonly without: number } {
     const hosts = new Map<string, HostFacts>();
     let without = 0;
-    for (const { record } of this.#shown.values()) {
+    const shown = [...this.#shown.values()].map(({ record }) => record);
+    for (const record of [...shown, ...this.#leftOut.values()]) {
       if (record?.host === undefined) without++;
       else hosts.set(record.host.instance_id, record.host);
     }
@@ -114,8 +119,8 @@ export class ShownWorkers {
       requests: undefined,
       rows: [],
       loads: [],
+      leftOut: new Map(),
     };
-    this.#leftOut = 0;
     for (const model of now.models) {
       if (model.name !== model.primaryName || model.baseModel !== undefined) continue;
       for (const { pool, workers, isStanding } of membersOf(model)) {
@@ -124,8 +129,10 @@ export class ShownWorkers {
       }
     }
     this.#requests = round.requests;
-    const { sample, count, rows, loads } = round;
-    return { rows, loads, gone: count === this.#shown.size ? [] : this.#dropOlder(sample) };
+    const { sample, count, rows, loads, leftOut } = round;
+    const haveOthersChanged = !isSameMap(this.#leftOut, leftOut);
+    this.#leftOut = leftOut;
+    return { rows, loads, haveOthersChanged, gone: count === this.#shown.size ? [] : this.#dropOlder(sample) };
   }
 
   /** Compares a worker with the sample before. It makes no object for one that has not changed. */
@@ -135,7 +142,8 @@ export class ShownWorkers {
     const known = this.#shown.get(id);
     if (known?.sample === sample) return; // a member of two pools
     if (known === undefined && this.#shown.size >= WORKERS_MAX) {
-      this.#leftOut++;
+      if (!round.leftOut.has(id)) countRequests(round, loadOf(now.loads.get(id)));
+      round.leftOut.set(id, now.instances.get(id));
       return;
     }
     round.count++;
@@ -193,6 +201,10 @@ function isSame(before: WorkersNow, now: WorkersNow): boolean {
   if (before.stalledChanges !== now.stalledChanges || before.instances !== now.instances) return false;
   if (before.loads !== now.loads || before.models.length !== now.models.length) return false;
   return before.models.every((model, at) => model === now.models[at]);
+}
+
+function isSameMap<Value>(some: ReadonlyMap<string, Value>, others: ReadonlyMap<string, Value>): boolean {
+  return some.size === others.size && [...some].every(([key, value]) => others.has(key) && others.get(key) === value);
 }
 
 function countRequests(round: Round, { requests }: LoadSum): void {

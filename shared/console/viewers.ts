@@ -3,7 +3,7 @@ import type { FleetView } from './fleet-view.ts';
 import { RequestFeed, rowsOf } from './request-feed.ts';
 import type { RequestFilter } from './request-filter.ts';
 import type { RequestLog } from './request-log.ts';
-import type { ConsoleWorker } from './wire.ts';
+import type { ConsoleWorker } from './wire/worker.ts';
 
 /** Interval between two samples while anyone looks, in milliseconds. */
 export const SAMPLE_MS = 1000;

@@ -1,5 +1,6 @@
 import type { RequestObserver } from '../pipeline/index.ts';
-import type { ConsoleRequest, ConsoleRequestDetail } from './wire.ts';
+import { costOfTokens, type TokenPrices } from './token-cost.ts';
+import type { ConsoleRequest, ConsoleRequestDetail } from './wire/requests.ts';
 
 /** Attempts and moves of one request that are kept; a request moves a few times at most. */
 const STEPS_MAX = 16;
@@ -42,6 +43,7 @@ export class WatchedRequest {
   model: string;
   readonly #arrival: RequestArrival;
   readonly #startedMs: number;
+  readonly #prices: TokenPrices;
   #identifiedMs: number | undefined;
   #ending: RequestEnding | undefined;
   /** At most STEPS_MAX. Most requests have one: an array that grows by `push` would take the room of many. */
@@ -49,12 +51,13 @@ export class WatchedRequest {
   #moves: readonly { readonly atMs: number; readonly moved: Moved }[] = NONE; // at most STEPS_MAX
 
   /** @param startedMs time on the clock of the log */
-  constructor(number: number, arrival: RequestArrival, startedMs: number) {
+  constructor(number: number, arrival: RequestArrival, startedMs: number, prices: TokenPrices) {
     this.number = number;
     this.version = 0;
     this.model = '';
     this.#arrival = arrival;
     this.#startedMs = startedMs;
+    this.#prices = prices;
   }
 
   get hasEnded(): boolean {
@@ -119,8 +122,17 @@ export class WatchedRequest {
       output_tokens: ending?.outputTokens ?? null,
       ttft_ms: ending?.ttftMs === undefined ? null : tenths(ending.ttftMs),
       total_ms: ending === undefined ? null : tenths(ending.totalMs),
+      cost_usd: this.#cost(),
       moves: this.#moves.length,
     };
+  }
+
+  /** Returns what its tokens cost, in US$: null before its end, or if that is unknown. */
+  #cost(): number | null {
+    const price = this.#prices.get(this.model);
+    const { promptTokens, cachedTokens = 0, outputTokens = 0 } = this.#ending ?? {};
+    if (price === undefined || promptTokens === undefined) return null;
+    return costOfTokens(price, { prompt: promptTokens, cached: cachedTokens, output: outputTokens });
   }
 
   /** Returns what happened to it, without the routing decision and without texts. */

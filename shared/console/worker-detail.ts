@@ -2,7 +2,7 @@ import type { LiveModelDirectory } from '../pipeline/index.ts';
 import type { Routing } from '../routing/index.ts';
 import type { RequestLog } from './request-log.ts';
 import type { Viewers } from './viewers.ts';
-import type { ConsoleWorkerDetail } from './wire.ts';
+import type { ConsoleWorkerDetail } from './wire/worker.ts';
 
 /** Sources of the page of one worker. */
 export interface WorkerDetailSources {

@@ -4,7 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ConsoleDecision, ConsolePlanner } from '../../shared/console/planner/wire.ts';
-import type { ConsoleChange, ConsoleFleet, ConsoleRequest, ConsoleWorker } from '../../shared/console/wire.ts';
+import type { ConsoleChange, ConsoleFleet } from '../../shared/console/wire/fleet.ts';
+import type { ConsoleRequest } from '../../shared/console/wire/requests.ts';
+import type { ConsoleWorker } from '../../shared/console/wire/worker.ts';
 import { CHROMIUM, useBrowser } from '../support/browser.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
@@ -32,6 +34,7 @@ const FLEET: ConsoleFleet = {
       workers: 1,
       base_model: null,
       figures: null,
+      token_price: null,
     },
   ],
   workers: [],
@@ -100,6 +103,7 @@ function rowOf(number: number, model: string, status: number | null = 200): Cons
     output_tokens: null,
     ttft_ms: null,
     total_ms: null,
+    cost_usd: null,
     moves: 0,
   };
 }
@@ -120,7 +124,9 @@ const PLANNER: ConsolePlanner = {
   decisions: [DECISION],
 };
 
-const pageOf = (requests: readonly ConsoleRequest[], next: number | null = null) => ({ requests, next, kept: 1000 });
+const pageOf = (requests: readonly ConsoleRequest[], next: number | null = null) => ({
+  ...{ requests, next, kept: 1000, has_costs: false },
+});
 const eventOf = (name: string, data: unknown): string => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 
 /** Answers a request for data; the test plays the server. */
@@ -252,7 +258,7 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
     const frontends = {
       router_id: 'aa',
       worker_requests: 40,
-      others: [{ router_id: 'bb', requests: 28 }],
+      others: [{ router_id: 'bb', bookings: 28 }],
       left_out: 0,
     };
     const cost = { hour_usd: 4.5, types, workers_without_machine: 1 };
@@ -397,7 +403,7 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
         return sendJson(response, 200, page);
       }
       follow(response, 'requests', page);
-      events = response;
+      if (path.endsWith('view=requests')) events = response; // pages of other tests connect again, too
     };
     const { page, faults } = await open('about:blank');
     await page.addInitScript({ content: COUNT_WORK });
@@ -434,6 +440,37 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
     expect(await page.evaluate('window.rowsOfTask')).toBeLessThanOrEqual(ROWS_OF_TASK_MAX);
     expect(faults).toEqual([]);
   }, 300_000);
+
+  it('shows what tokens cost in the list, at a request and beside an answer, if prices are known', async () => {
+    const priced = { ...FLEET.models[0]!, token_price: { input_usd: 2, output_usd: 10, cached_usd: 0.5 } };
+    const usage = { prompt_tokens: 100, completion_tokens: 11, prompt_tokens_details: { cached_tokens: 60 } };
+    const row = { ...rowOf(1, 'm'), cost_usd: 0.00022 };
+    const detail = { request: row, stages: [], attempts: [], moves: [], decision: null, no_decision: '' };
+    answer = (path, response) => {
+      if (path.endsWith('/requests/1')) return sendJson(response, 200, { ...detail, text: null, no_text: '' });
+      if (path.includes('view=requests')) {
+        const told = pageOf([row, rowOf(0, 'free')]);
+        return follow(response, 'requests', { ...told, has_costs: !path.includes('model=') });
+      }
+      if (path.startsWith('/console/api')) return follow(response, 'fleet', { ...FLEET, models: [priced] });
+      const chunk = { id: '1', usage, choices: [{ delta: { content: 'word' }, finish_reason: 'stop' }] };
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      return response.end(`data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`);
+    };
+    const { page, faults, audit } = await open(at('requests'));
+    await page.getByText('$0.00022').waitFor();
+    expect(await page.locator('table.requests thead').innerText()).toContain('Cost');
+    expect(await audit()).toEqual([]);
+    await page.goto(at('requests/1'));
+    await page.locator('.facts', { hasText: 'Cost' }).getByText('$0.00022').waitFor();
+    await page.goto(at('try'));
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.getByText(/60 cached, 11 output tokens.* in all, costs \$0.00022, ended with stop/).waitFor();
+    await page.goto(at('requests?model=m'));
+    await page.locator('table.requests tbody tr').first().waitFor();
+    expect(await page.locator('table.requests thead').innerText()).not.toContain('Cost');
+    expect(faults).toEqual([]);
+  });
 
   it('drops requests that have ended from a list of running ones', async () => {
     let events: ServerResponse | undefined;

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ConsoleFleet } from '../../shared/console/wire.ts';
+import type { ConsoleFleet } from '../../shared/console/wire/fleet.ts';
 import { postJson, runStator, type StatorProcess, useFleet, waitUntil } from '../support/index.ts';
 
 const fleet = useFleet();

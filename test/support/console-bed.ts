@@ -1,3 +1,4 @@
+import type { TokenPrice } from '../../shared/config/index.ts';
 import type { ConsoleSources } from '../../shared/console/console.ts';
 import { FleetConsole, type OpenConsole, type PlannerSource } from '../../shared/console/index.ts';
 import type { EndpointRecord, FleetLoads } from '../../shared/discovery/index.ts';
@@ -25,6 +26,7 @@ export interface ConsoleBed {
 interface BedOptions extends Pick<ConsoleSources, 'cacheOf' | 'peers'> {
   readonly planners?: PlannerSource;
   readonly prices?: ConsoleSources['facts']['prices'];
+  readonly tokenPrices?: readonly TokenPrice[];
   /** Whether the console keeps prompts and answers. @default false */
   readonly showsPrompts?: boolean;
 }
@@ -35,10 +37,13 @@ const NO_PLANNERS: PlannerSource = { howToStart: 'Start one.', open: undefined }
 export function openConsoleBed(
   clock: VirtualClock,
   kept = 1000,
-  { showsPrompts = false, prices = [], ...more }: BedOptions = {},
+  { showsPrompts = false, prices = [], tokenPrices = [], ...more }: BedOptions = {},
 ): ConsoleBed {
   const tokens = new Map<string, number>();
-  const console = new FleetConsole({ clock, kept, showsPrompts, outputTokensOf: (model) => tokens.get(model) ?? 0 });
+  const console = new FleetConsole({
+    ...{ clock, kept, showsPrompts, tokenPrices },
+    outputTokensOf: (model) => tokens.get(model) ?? 0,
+  });
   let models: readonly RoutableModel[] = [];
   let looks = 0;
   let tell = (_: FleetLoads): void => {};

@@ -1,5 +1,5 @@
 import { useMemo } from 'preact/hooks';
-import type { ConsoleHour } from '../../shared/console/wire.ts';
+import type { ConsoleHour } from '../../shared/console/wire/fleet.ts';
 import { Chart, type Line, type Values } from '../chart.tsx';
 import { duration, short, whole } from '../format.ts';
 

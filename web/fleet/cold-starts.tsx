@@ -1,4 +1,4 @@
-import type { ConsoleColdStart } from '../../shared/console/wire.ts';
+import type { ConsoleColdStart } from '../../shared/console/wire/fleet.ts';
 import { duration, timeOfDay } from '../format.ts';
 import type { Fleet } from './use-fleet.ts';
 

@@ -1,4 +1,4 @@
-import type { ConsoleCost } from '../../shared/console/wire.ts';
+import type { ConsoleCost } from '../../shared/console/wire/fleet.ts';
 import { dollars, text, whole } from '../format.ts';
 import { Scroll } from '../scroll.tsx';
 import type { Fleet } from './use-fleet.ts';

@@ -1,4 +1,4 @@
-import type { ConsoleFigures } from '../../shared/console/wire.ts';
+import type { ConsoleFigures } from '../../shared/console/wire/fleet.ts';
 import { duration, percent, short, whole } from '../format.ts';
 import type { PageProps } from '../main.tsx';
 import { Charts } from './charts.tsx';

@@ -25,7 +25,7 @@ export function Frontends({ fleet }: { readonly fleet: Fleet }) {
               <tr>
                 <th scope="col">Router</th>
                 <th scope="col" class="n">
-                  Requests
+                  Bookings
                 </th>
                 <th scope="col" class="n">
                   Requests/s
@@ -44,12 +44,12 @@ export function Frontends({ fleet }: { readonly fleet: Fleet }) {
                 <td class="n">{short(totals.requests_per_second)}</td>
                 <td class="n">{short(totals.tokens_per_second)}</td>
               </tr>
-              {others.map(({ router_id: other, requests }) => (
+              {others.map(({ router_id: other, bookings }) => (
                 <tr key={other}>
                   <th scope="row" class="mono">
                     {other}
                   </th>
-                  <td class="n">{whole(requests)}</td>
+                  <td class="n">{whole(bookings)}</td>
                   <td class="n muted" colSpan={2}>
                     only at its own console
                   </td>

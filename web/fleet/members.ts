@@ -1,4 +1,4 @@
-import type { ConsoleWorker } from '../../shared/console/wire.ts';
+import type { ConsoleWorker } from '../../shared/console/wire/worker.ts';
 import { duration } from '../format.ts';
 import { PHASE_WORDS } from './cold-starts.tsx';
 import type { Fleet } from './use-fleet.ts';

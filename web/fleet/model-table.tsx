@@ -1,4 +1,4 @@
-import type { ConsoleModel } from '../../shared/console/wire.ts';
+import type { ConsoleModel } from '../../shared/console/wire/fleet.ts';
 import { duration, percent, short, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';

@@ -1,11 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
-import type {
-  ConsoleChange,
-  ConsoleFleet,
-  ConsoleHour,
-  ConsoleModel,
-  ConsoleWorker,
-} from '../../shared/console/wire.ts';
+import type { ConsoleChange, ConsoleFleet, ConsoleHour, ConsoleModel } from '../../shared/console/wire/fleet.ts';
+import type { ConsoleWorker } from '../../shared/console/wire/worker.ts';
 import { follow, type LinkState } from '../server.ts';
 
 /** Time for which a worker that has gone stays in sight, in milliseconds. */

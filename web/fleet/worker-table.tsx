@@ -1,4 +1,4 @@
-import type { ConsoleWorker } from '../../shared/console/wire.ts';
+import type { ConsoleWorker } from '../../shared/console/wire/worker.ts';
 import { text, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { ConsoleKey } from '../../shared/console/wire.ts';
+import type { ConsoleKey } from '../../shared/console/wire/keys.ts';
 import { State } from '../fleet/model-table.tsx';
 import { dayOf, short, text } from '../format.ts';
 import { Scroll } from '../scroll.tsx';

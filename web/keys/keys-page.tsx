@@ -1,5 +1,5 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { ConsoleIssuedKey, ConsoleKey, ConsoleKeys } from '../../shared/console/wire.ts';
+import type { ConsoleIssuedKey, ConsoleKey, ConsoleKeys } from '../../shared/console/wire/keys.ts';
 import type { PageProps } from '../main.tsx';
 import { ask, Refused } from '../server.ts';
 import { KeyTable } from './key-table.tsx';

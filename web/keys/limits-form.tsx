@@ -1,4 +1,4 @@
-import type { ConsoleKey } from '../../shared/console/wire.ts';
+import type { ConsoleKey } from '../../shared/console/wire/keys.ts';
 import { LIMITS, type Limits } from './limits.ts';
 
 interface LimitsFormProps {

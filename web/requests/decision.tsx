@@ -1,4 +1,4 @@
-import type { ConsoleRequestDetail } from '../../shared/console/wire.ts';
+import type { ConsoleRequestDetail } from '../../shared/console/wire/requests.ts';
 import { short, whole } from '../format.ts';
 import { Scroll } from '../scroll.tsx';
 

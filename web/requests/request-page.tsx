@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
-import type { ConsoleRequestDetail } from '../../shared/console/wire.ts';
-import { duration, text, timeOfDay, whole } from '../format.ts';
+import type { ConsoleRequestDetail } from '../../shared/console/wire/requests.ts';
+import { duration, smallDollars, text, timeOfDay, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { ask, type LinkState, Refused } from '../server.ts';
 import { Decision } from './decision.tsx';
@@ -97,6 +97,7 @@ function Facts({ detail: { request } }: { readonly detail: ConsoleRequestDetail 
     ['Output tokens', whole(request.output_tokens)],
     ['TTFT', duration(request.ttft_ms)],
     ['Total', duration(request.total_ms)],
+    ...(request.cost_usd === null ? [] : [['Cost', smallDollars(request.cost_usd)] as const]),
     ['x-request-id', request.x_request_id],
   ] as const;
   return (

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks';
-import type { ConsoleRequest } from '../../shared/console/wire.ts';
+import type { ConsoleRequest } from '../../shared/console/wire/requests.ts';
 import { memo } from '../fleet/memo.ts';
-import { duration, text, timeOfDay, whole } from '../format.ts';
+import { duration, smallDollars, text, timeOfDay, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import { Scroll } from '../scroll.tsx';
 import { ROW, useDrawn } from './use-drawn.ts';
@@ -12,7 +12,7 @@ const NEAR_END = 30;
 
 /** Table of requests that draws only the rows in sight. */
 export function RequestTable({ requests, onEnd }: { readonly requests: Requests; readonly onEnd: () => void }) {
-  const { rows, next, kept, leftOut } = requests;
+  const { rows, next, kept, leftOut, hasCosts } = requests;
   const box = useRef<HTMLElement>(null);
   const {
     now: { from, to },
@@ -53,6 +53,11 @@ export function RequestTable({ requests, onEnd }: { readonly requests: Requests;
               <th scope="col" class="n">
                 Total
               </th>
+              {hasCosts && (
+                <th scope="col" class="n">
+                  Cost
+                </th>
+              )}
               <th scope="col" class="n wide">
                 Moves
               </th>
@@ -61,7 +66,7 @@ export function RequestTable({ requests, onEnd }: { readonly requests: Requests;
           <tbody>
             {from > 0 && <Gap rows={from} />}
             {rows.slice(from, to).map((request, at) => (
-              <Row key={request.number} request={request} index={from + at + 2} />
+              <Row key={request.number} request={request} index={from + at + 2} hasCost={hasCosts} />
             ))}
             {to < rows.length && <Gap rows={rows.length - to} />}
           </tbody>
@@ -85,7 +90,13 @@ function Gap({ rows }: { readonly rows: number }) {
   );
 }
 
-const Row = memo(({ request, index }: { readonly request: ConsoleRequest; readonly index: number }) => (
+interface RowProps {
+  readonly request: ConsoleRequest;
+  readonly index: number;
+  readonly hasCost: boolean;
+}
+
+const Row = memo(({ request, index, hasCost }: RowProps) => (
   <tr aria-rowindex={index}>
     <th scope="row">
       <a href={linkTo(['requests', String(request.number)])}>{timeOfDay(request.received_ms)}</a>
@@ -108,6 +119,7 @@ const Row = memo(({ request, index }: { readonly request: ConsoleRequest; readon
     <td class="n">{whole(request.output_tokens)}</td>
     <td class="n">{duration(request.ttft_ms)}</td>
     <td class="n">{duration(request.total_ms)}</td>
+    {hasCost && <td class="n">{smallDollars(request.cost_usd)}</td>}
     <td class="n wide">{request.moves === 0 ? '' : request.moves}</td>
   </tr>
 ));

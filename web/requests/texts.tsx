@@ -1,4 +1,4 @@
-import type { ConsoleRequestDetail, ConsoleText } from '../../shared/console/wire.ts';
+import type { ConsoleRequestDetail, ConsoleText } from '../../shared/console/wire/requests.ts';
 import { whole } from '../format.ts';
 import { Scroll } from '../scroll.tsx';
 

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ConsoleChangedRequests, ConsoleRequest, ConsoleRequests } from '../../shared/console/wire.ts';
+import type { ConsoleChangedRequests, ConsoleRequest, ConsoleRequests } from '../../shared/console/wire/requests.ts';
 import { ask, follow, type LinkState } from '../server.ts';
 
 /** Requests that the page keeps at most, as the server does. */
@@ -12,6 +12,8 @@ export interface Requests {
   readonly next: number | null;
   /** Requests that the server remembers. */
   readonly kept: number;
+  /** Whether the price of any model is known. */
+  readonly hasCosts: boolean;
   /** New requests that the page does not show, because too many came at a time. */
   readonly leftOut: number;
 }
@@ -60,8 +62,8 @@ export function useRequests(query: string, isPaused: boolean, onLink: (state: Li
   return { requests, loadMore };
 }
 
-function first({ requests, next, kept }: ConsoleRequests): Requests {
-  return { rows: requests, next, kept, leftOut: 0 };
+function first({ requests, next, kept, has_costs: hasCosts }: ConsoleRequests): Requests {
+  return { rows: requests, next, kept, hasCosts, leftOut: 0 };
 }
 
 /** @param areRunning whether only running requests are wanted: the server says that one has ended, too */

@@ -37,14 +37,20 @@ function TryChat({ fleet, wanted }: { readonly fleet: Fleet; readonly wanted: st
     stream: true,
     stream_options: { include_usage: true },
   });
-  const talk = useChat(path, key, bodyOf);
+  const talk = useChat({ path, key, model: model ?? '', bodyOf });
   if (model === undefined) return <p class="muted">No model that answers chats is there yet.</p>;
   return (
     <div class="try">
       <section aria-label="Conversation">
         <h1 class="unseen">Try it</h1>
         {talk.turns.map((turn, at) => (
-          <TurnView key={at} turn={turn} isLast={at === talk.turns.length - 1} isAnswering={talk.isAnswering} />
+          <TurnView
+            key={at}
+            turn={turn}
+            price={fleet.models.get(turn.model)?.token_price ?? null}
+            isLast={at === talk.turns.length - 1}
+            isAnswering={talk.isAnswering}
+          />
         ))}
         <form
           class="card ask"

@@ -1,4 +1,6 @@
-import { duration, short, whole } from '../format.ts';
+import { costOfTokens } from '../../shared/console/token-cost.ts';
+import type { ConsoleTokenPrice } from '../../shared/console/wire/fleet.ts';
+import { duration, short, smallDollars, whole } from '../format.ts';
 import { linkTo } from '../route.ts';
 import type { Answer } from './chat.ts';
 import type { Turn } from './use-chat.ts';
@@ -7,12 +9,14 @@ const MS_PER_SECOND = 1000;
 
 interface TurnViewProps {
   readonly turn: Turn;
+  /** Price of the tokens of its model; null = unknown. */
+  readonly price: ConsoleTokenPrice | null;
   readonly isLast: boolean;
   readonly isAnswering: boolean;
 }
 
 /** A question with its answer: reasoning, text and calls of tools apart. */
-export function TurnView({ turn: { question, answer, failure }, isLast, isAnswering }: TurnViewProps) {
+export function TurnView({ turn: { question, answer, failure }, price, isLast, isAnswering }: TurnViewProps) {
   const isComing = isLast && isAnswering;
   return (
     <article class="turn">
@@ -36,7 +40,7 @@ export function TurnView({ turn: { question, answer, failure }, isLast, isAnswer
         </figure>
       ))}
       {failure !== undefined && <p role="alert">{failure}</p>}
-      <AnswerFigures answer={answer} />
+      <AnswerFigures answer={answer} price={price} />
     </article>
   );
 }
@@ -49,11 +53,20 @@ function pretty(json: string): string {
   }
 }
 
-function AnswerFigures({ answer: { usage, ttftMs, totalMs, finish, id } }: { readonly answer: Answer }) {
+interface AnswerFiguresProps {
+  readonly answer: Answer;
+  readonly price: ConsoleTokenPrice | null;
+}
+
+function AnswerFigures({ answer: { usage, ttftMs, totalMs, finish, id }, price }: AnswerFiguresProps) {
   if (ttftMs === undefined) return null;
   const output = usage?.completion_tokens;
   const rate = output === undefined || output < 2 ? undefined : ((output - 1) * MS_PER_SECOND) / (totalMs - ttftMs);
   const cached = usage?.prompt_tokens_details?.cached_tokens;
+  const cost =
+    usage && price
+      ? costOfTokens(price, { prompt: usage.prompt_tokens, cached: cached ?? 0, output: usage.completion_tokens })
+      : undefined;
   const facts = [
     `first token after ${duration(ttftMs)}`,
     ...(usage === undefined ? [] : [`${whole(usage.prompt_tokens)} prompt tokens`]),
@@ -61,6 +74,7 @@ function AnswerFigures({ answer: { usage, ttftMs, totalMs, finish, id } }: { rea
     ...(output === undefined ? [] : [`${whole(output)} output tokens`]),
     ...(rate === undefined || !Number.isFinite(rate) ? [] : [`${short(rate)} tokens/s`]),
     `${duration(totalMs)} in all`,
+    ...(cost === undefined ? [] : [`costs ${smallDollars(cost)}`]),
     ...(finish === undefined ? [] : [`ended with ${finish}`]),
   ];
   return (

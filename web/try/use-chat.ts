@@ -4,6 +4,8 @@ import { type Answer, type ChatBody, chat, type Message, NO_ANSWER } from './cha
 /** A question and its answer. */
 export interface Turn {
   readonly question: string;
+  /** Model that was asked. */
+  readonly model: string;
   readonly answer: Answer;
   readonly failure: string | undefined;
 }
@@ -28,8 +30,17 @@ export function messagesOf(turns: readonly Turn[], question: string): readonly M
   return [...earlier, { role: 'user', content: question }];
 }
 
-/** Keeps a conversation. @param bodyOf returns the body for these messages; it may throw an error with a text */
-export function useChat(path: string, key: string, bodyOf: (messages: readonly Message[]) => ChatBody): Chat {
+/** Server, key and model of a conversation. */
+interface ChatOptions {
+  readonly path: string;
+  readonly key: string;
+  readonly model: string;
+  /** Returns the body for these messages; it may throw an error with a text. */
+  bodyOf(messages: readonly Message[]): ChatBody;
+}
+
+/** Keeps a conversation. */
+export function useChat({ path, key, model, bodyOf }: ChatOptions): Chat {
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [ending, setEnding] = useState<AbortController>();
   const asked = useRef(0);
@@ -41,7 +52,7 @@ export function useChat(path: string, key: string, bodyOf: (messages: readonly M
     const show = (turn: Partial<Turn>): void => {
       if (asked.current === mine) setTurns((all) => [...all.slice(0, -1), { ...all.at(-1)!, ...turn }]);
     };
-    setTurns([...turns, { question, answer: NO_ANSWER, failure: undefined }]);
+    setTurns([...turns, { question, model, answer: NO_ANSWER, failure: undefined }]);
     latest.current = controller;
     setEnding(controller);
     try {

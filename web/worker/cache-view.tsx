@@ -1,4 +1,4 @@
-import type { ConsoleWorkerDetail } from '../../shared/console/wire.ts';
+import type { ConsoleWorkerDetail } from '../../shared/console/wire/worker.ts';
 import { KvShare } from '../fleet/kv-share.tsx';
 import { whole } from '../format.ts';
 import { Scroll } from '../scroll.tsx';

@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks';
-import type { ConsoleWorkerDetail } from '../../shared/console/wire.ts';
+import type { ConsoleWorkerDetail } from '../../shared/console/wire/worker.ts';
 import { DrainButton } from '../fleet/drain-button.tsx';
 import { KvShare } from '../fleet/kv-share.tsx';
 import { machineWords } from '../fleet/members.ts';

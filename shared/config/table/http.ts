@@ -151,6 +151,12 @@ export const httpRows = {
     about:
       'What an hour of a machine costs, in US$, for the console: on demand, or in MARKET (spot, reservation, capacity-block).',
   }),
+  tokenPrices: listeners.tokenPrices({
+    names: '--token-prices STATOR_TOKEN_PRICES',
+    defaultText: 'unset = no costs are shown',
+    about:
+      'What a million tokens of a model cost, in US$, for the console: of input, of output, and of input that workers had cached (default: as other input).',
+  }),
   disableFrontendNvext: edges.bool({
     names: 'DYN_DISABLE_FRONTEND_NVEXT',
     about: 'Ignores routing headers, and all of nvext except cache_salt.',

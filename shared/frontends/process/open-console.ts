@@ -32,7 +32,8 @@ export async function createConsole(
   if (kept === 0) return undefined;
   const { FleetConsole } = await import('../../console/index.ts');
   const showsPrompts = showsPromptsIn(settings);
-  return new FleetConsole({ clock, kept, showsPrompts, outputTokensOf: metrics.outputTokensOf });
+  const tokenPrices = 'tokenPrices' in settings ? (settings.tokenPrices ?? []) : [];
+  return new FleetConsole({ clock, kept, showsPrompts, tokenPrices, outputTokensOf: metrics.outputTokensOf });
 }
 
 function showsPromptsIn(settings: EdgeSettings): boolean {

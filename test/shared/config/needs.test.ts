@@ -55,7 +55,7 @@ describe('a setting that another one switches off', () => {
     ['function', [], { STATOR_PLANNER_TABLE: 't' }, 'STATOR_PLANNER_TABLE has no effect: it needs --hold-timeout'],
     [
       'frontend',
-      ['--console-requests=0', '--planner-dir=/p', '--instance-prices=g6e.xlarge=1'],
+      ['--console-requests=0', '--planner-dir=/p', '--instance-prices=g6e.xlarge=1', '--token-prices=m=1/2'],
       { STATOR_PLANNER_TABLE: 't' },
       'have no effect: they need --console-requests other than 0',
     ],

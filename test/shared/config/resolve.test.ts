@@ -201,8 +201,30 @@ describe('values', () => {
     ['g6e.xlarge=-1', 'not like'],
     ['g6e.xlarge/cheap=1', 'market cheap is none of on-demand, spot, reservation, capacity-block'],
     ['g6e.xlarge=100001', 'above 100000'],
+    ['g6e.xlarge=1,g6e.xlarge/spot=2,g6e.xlarge/on-demand=3', 'two prices for g6e.xlarge/on-demand'],
   ])('a price of %j is refused', (text, fault) => {
     expect(problemsOf('frontend', ['--instance-prices', text])[0]).toContain(fault);
+  });
+
+  it.each([
+    ['m=1', 'm=1 is not like my-model=0.5/1.5 or my-model=0.5/1.5/0.05'],
+    ['=1/2', 'not like'],
+    ['m=-1/2', 'not like'],
+    ['m=1/2/3/4', 'not like'],
+    ['m=1/100001', 'above 100000'],
+    ['m=1/2,other=1/2,m=1/3', 'two prices for m'],
+  ])('a price of tokens of %j is refused', (text, fault) => {
+    const [problem] = problemsOf('frontend', ['--token-prices', text]);
+    expect(problem).toContain(`${fault}`);
+    expect(problem).toContain('allowed: list of prices, MODEL=IN/OUT[/CACHED]');
+  });
+
+  it('cached tokens cost as much as others unless they have a price', () => {
+    const { settings } = frontend(['--token-prices', 'org/a:b=0.5/1.5', '--token-prices', 'c=1/2/0']);
+    expect(settings.tokenPrices).toEqual([
+      { model: 'org/a:b', inputUsd: 0.5, outputUsd: 1.5, cachedUsd: 0.5 },
+      { model: 'c', inputUsd: 1, outputUsd: 2, cachedUsd: 0 },
+    ]);
   });
 
   it('prices without a market are those on demand', () => {

@@ -1,6 +1,6 @@
 import { describe, expect, it, vi } from 'vitest';
 import type { PlannerRecords } from '../../../shared/console/index.ts';
-import type { ConsoleFleet } from '../../../shared/console/wire.ts';
+import type { ConsoleFleet } from '../../../shared/console/wire/fleet.ts';
 import { packState, startModel } from '../../../shared/planner/decide/model-state.ts';
 import type { DecisionRecord, StartReading } from '../../../shared/planner/index.ts';
 import { openConsoleBed } from '../../support/console-bed.ts';

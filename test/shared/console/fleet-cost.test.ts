@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { costOf } from '../../../shared/console/fleet-cost.ts';
-import type { ConsoleChange, ConsoleFleet } from '../../../shared/console/wire.ts';
+import type { ConsoleChange, ConsoleFleet } from '../../../shared/console/wire/fleet.ts';
 import type { EndpointRecord } from '../../../shared/discovery/index.ts';
 import { openConsoleBed } from '../../support/console-bed.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -49,6 +49,25 @@ describe('the cost of a fleet', () => {
     expect((dataOf(events[2]) as ConsoleChange).cost).toBeUndefined();
   });
 
+  it('counts the machines of workers that are not shown, too', async () => {
+    const clock = new VirtualClock();
+    const { open, setModels, setInstances, setLoads } = openConsoleBed(clock, 10, { prices: PRICES });
+    const ids = Array.from({ length: 4100 }, (_, at) => String(at));
+    const records = ids.map((id) => recordOf(id, `i-${id}`, 'spot'));
+    const load = { ranks: [{ dpRank: 0, requests: 1, decodeBlocks: 0, prefillTokens: 0 }], isDraining: false };
+    setInstances(records.slice(0, -1));
+    setModels([model({ workers: ids.map(worker) })]);
+    setLoads(new Map(ids.map((id) => [id, load] as const)));
+    const seen = (): ConsoleFleet => JSON.parse(open.viewers.now(ALL));
+    seen();
+    const first = seen();
+    expect(first.workers_left_out).toBe(4);
+    expect(first.cost).toMatchObject({ hour_usd: 4099 * 0.5, workers_without_machine: 1 });
+    expect(first.frontends.worker_requests).toBe(4100);
+    setInstances(records);
+    expect(seen().cost).toMatchObject({ hour_usd: 4100 * 0.5, workers_without_machine: 0 });
+  });
+
   it('is unknown without prices, and for a machine whose market is not stated', () => {
     const host = { instance_id: 'i-1', instance_type: 'g6e.xlarge' };
     expect(costOf([host], 0, PRICES)).toMatchObject({ hour_usd: null, types: [{ market: null, hour_usd: null }] });
@@ -57,7 +76,7 @@ describe('the cost of a fleet', () => {
 });
 
 describe('the frontends', () => {
-  it('are this one and the other routers with their requests, beside what workers report', () => {
+  it('are this one and the other routers with their bookings, beside what workers report', () => {
     const bookings = new Map(Array.from({ length: 70 }, (_, at) => [`r${at}`, at]));
     const clock = new VirtualClock();
     const { open, setModels, setLoads } = openConsoleBed(clock, 10, { peers: () => ({ routerId: 'aa', bookings }) });
@@ -69,8 +88,8 @@ describe('the frontends', () => {
     expect(frontend).toMatchObject({ host: 'h', pid: 7 });
     expect(frontends).toMatchObject({ router_id: 'aa', worker_requests: 8, left_out: 6 });
     expect(frontends.others?.slice(0, 2)).toEqual([
-      { router_id: 'r69', requests: 69 },
-      { router_id: 'r68', requests: 68 },
+      { router_id: 'r69', bookings: 69 },
+      { router_id: 'r68', bookings: 68 },
     ]);
   });
 

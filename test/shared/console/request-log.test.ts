@@ -15,9 +15,11 @@ const GOOD: RequestEnding = {
 };
 const UUID = '00000000-0000-4000-8000-00000000000';
 
-function bed(kept = 1000) {
+const PRICES = [{ model: 'm', inputUsd: 2, outputUsd: 10, cachedUsd: 0.5 }];
+
+function bed(kept = 1000, tokenPrices: typeof PRICES = []) {
   const clock = new VirtualClock();
-  const { console, open } = openConsoleBed(clock, kept);
+  const { console, open } = openConsoleBed(clock, kept, { tokenPrices });
   const begin = (more: { id?: string; model?: string; key?: string } = {}) => {
     const { id, model = 'm', key } = more;
     const trace = console.log.began({ endpoint: 'chat', xRequestId: `x-${id ?? ''}`, key, receivedMs: clock.wallMs() });
@@ -48,6 +50,20 @@ describe('the requests that a console remembers', () => {
     running[0]?.ended(GOOD);
     expect(numbers({ outcome: 'running' })).toEqual([1499, 1]);
     expect(log.find('0')?.row()).toMatchObject({ number: 0, status: 200 });
+  });
+
+  it('cost what their tokens cost, once they have ended and if the price of their model is known', () => {
+    const { begin, log } = bed(100, PRICES);
+    const running = begin();
+    begin().ended(GOOD);
+    begin({ model: 'free' }).ended(GOOD);
+    begin().ended({ ...GOOD, promptTokens: undefined, cachedTokens: undefined, outputTokens: undefined });
+    const costs = () => log.page({}).requests.map((request) => request.row().cost_usd);
+    expect(costs()).toEqual([null, null, (40 * 2 + 60 * 0.5 + 11 * 10) / 1_000_000, null]);
+    expect(log.page({}).has_costs).toBe(true);
+    running.ended({ ...GOOD, status: 503, error: 'overload', cachedTokens: undefined, outputTokens: undefined });
+    expect(costs().at(-1)).toBe(0.0002);
+    expect(bed().log.page({}).has_costs).toBe(false);
   });
 
   it('are found by model, key, worker, state and a part of an id', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ConsoleChange, ConsoleFleet } from '../../../shared/console/wire.ts';
+import type { ConsoleChange, ConsoleFleet } from '../../../shared/console/wire/fleet.ts';
 import type { RankLoad, WorkerLoad } from '../../../shared/discovery/index.ts';
 import { openConsoleBed } from '../../support/console-bed.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';

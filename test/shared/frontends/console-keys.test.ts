@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { issueKey, KeyGate, KeyStoreError } from '../../../shared/access/index.ts';
-import type { ConsoleIssuedKey, ConsoleKeys } from '../../../shared/console/wire.ts';
+import type { ConsoleIssuedKey, ConsoleKeys } from '../../../shared/console/wire/keys.ts';
 import { createTestApp, type TestAppOptions } from '../../support/http-app.ts';
 import { MemoryKeyStore } from '../../support/memory-key-store.ts';
 import { playTexts, ScriptedPipeline } from '../../support/scripted-pipeline.ts';

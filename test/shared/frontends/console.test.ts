@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ANYBODY } from '../../../shared/access/index.ts';
-import type { ConsoleFleet, ConsoleRequestDetail, ConsoleRequests } from '../../../shared/console/wire.ts';
+import type { ConsoleFleet } from '../../../shared/console/wire/fleet.ts';
+import type { ConsoleRequestDetail, ConsoleRequests } from '../../../shared/console/wire/requests.ts';
 import { LIMITS, ServeError } from '../../../shared/errors/index.ts';
 import { WebFrameSink } from '../../../shared/frontends/fetch/web-exchange.ts';
 import { serveConsole } from '../../../shared/frontends/http/console/api.ts';
