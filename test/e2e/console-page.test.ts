@@ -2,7 +2,8 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { ConsoleDecision, ConsolePlanner } from '../../shared/console/planner/wire.ts';
 import type { ConsoleChange, ConsoleFleet } from '../../shared/console/wire/fleet.ts';
 import type { ConsoleRequest } from '../../shared/console/wire/requests.ts';
@@ -177,7 +178,13 @@ const COUNT_WORK = `window.rowsOfTask = 0; window.formatters = 0;
 const ROWS_OF_TASK_MAX = 14;
 
 describe.runIf(CHROMIUM !== '')('the page of the console', () => {
-  const open = useBrowser();
+  const openPage = useBrowser();
+  const opened: Page[] = [];
+  const open: typeof openPage = async (...given) => {
+    const watched = await openPage(...given);
+    opened.push(watched.page);
+    return watched;
+  };
   let server: Server;
   let answer: Answer = () => {};
   const at = (place: string): string => `http://127.0.0.1:${(server.address() as AddressInfo).port}/console/#/${place}`;
@@ -191,6 +198,8 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
     });
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   });
+  // A page of an earlier test would connect again, and get the answers of another one
+  afterEach(() => Promise.all(opened.splice(0).map((page) => page.context().close())).then(() => undefined));
   afterAll(() => {
     server.closeAllConnections();
     server.close();
@@ -403,7 +412,7 @@ describe.runIf(CHROMIUM !== '')('the page of the console', () => {
         return sendJson(response, 200, page);
       }
       follow(response, 'requests', page);
-      if (path.endsWith('view=requests')) events = response; // pages of other tests connect again, too
+      events = response;
     };
     const { page, faults } = await open('about:blank');
     await page.addInitScript({ content: COUNT_WORK });
