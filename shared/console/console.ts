@@ -8,9 +8,9 @@ import { ColdStarts } from './cold-starts.ts';
 import { FleetView, type FrontendFacts, noteWorkers } from './fleet-view.ts';
 import { Hours } from './hours.ts';
 import { PlannedStarts } from './planned-starts.ts';
+import type { OwnNameOf } from './planner/groups.ts';
 import type { PlannerSource } from './planner/planner-view.ts';
 import type { PlannerViewers } from './planner/planner-viewers.ts';
-import type { PlannerRecords } from './planner/reader.ts';
 import { RequestLog } from './request-log.ts';
 import { type TokenPrices, tokenPricesBy } from './token-cost.ts';
 import { Viewers } from './viewers.ts';
@@ -81,7 +81,7 @@ export class FleetConsole {
 
   /** Opens the console to viewers. */
   open({ directory, discovery, facts, cacheOf, peers, planners }: ConsoleSources): OpenConsole {
-    const ownNameOf = (model: string): string => directory.known(model)?.card.display_name ?? model;
+    const ownNameOf: OwnNameOf = (model) => directory.known(model)?.card.display_name ?? model;
     const records = planners.open && new OpenOnce(planners.open);
     const starts = records && new PlannedStarts(this.#clock, records, ownNameOf);
     const fleet = new FleetView({
@@ -99,7 +99,7 @@ export class FleetConsole {
     });
     const unfollow = noteWorkers(directory, this.#hours);
     const viewers = new Viewers(this.#clock, fleet, this.log);
-    const planner = plannerOpener(this.#clock, planners.howToStart, records);
+    const planner = plannerOpener((of) => new of(this.#clock, planners.howToStart, records, ownNameOf));
     return {
       log: this.log,
       viewers,
@@ -121,13 +121,11 @@ export class FleetConsole {
 }
 
 /** Opens the viewers of planners once, and loads their code only then: the laws are a part of it. */
-function plannerOpener(clock: Clock, howToStart: string, records: OpenOnce<PlannerRecords> | undefined) {
+function plannerOpener(make: (of: typeof PlannerViewers) => PlannerViewers) {
   let opened: Promise<PlannerViewers> | undefined;
   return {
     open: () => {
-      opened ??= import('./planner/planner-viewers.ts').then(
-        ({ PlannerViewers: of }) => new of(clock, howToStart, records),
-      );
+      opened ??= import('./planner/planner-viewers.ts').then(({ PlannerViewers: of }) => make(of));
       return opened;
     },
     close: async (): Promise<void> => (await opened)?.close(),

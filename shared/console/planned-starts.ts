@@ -2,7 +2,7 @@ import type { Clock } from '../clock/index.ts';
 import type { OpenOnce } from '../concurrency/index.ts';
 import type { StartReading } from '../planner/index.ts';
 import type { StartSource } from './cold-starts.ts';
-import { groupRow } from './planner/groups.ts';
+import { groupRow, type OwnNameOf } from './planner/groups.ts';
 import type { PlannerRecords } from './planner/reader.ts';
 
 /** Age of the list of planned models from which it is read again, in milliseconds. */
@@ -18,14 +18,11 @@ export class PlannedStarts implements StartSource {
   readonly everyMs = 3000;
   readonly #clock: Clock;
   readonly #records: OpenOnce<PlannerRecords>;
-  readonly #ownNameOf: (model: string) => string;
+  readonly #ownNameOf: OwnNameOf;
   #groups: Groups | undefined;
 
-  /**
-   * @param records those of the planners. Their owner closes them
-   * @param ownNameOf returns the name of a model at its workers, which planners know. @param model its name for clients
-   */
-  constructor(clock: Clock, records: OpenOnce<PlannerRecords>, ownNameOf: (model: string) => string) {
+  /** @param records those of the planners. Their owner closes them */
+  constructor(clock: Clock, records: OpenOnce<PlannerRecords>, ownNameOf: OwnNameOf) {
     this.#clock = clock;
     this.#records = records;
     this.#ownNameOf = ownNameOf;

@@ -15,16 +15,29 @@ export function groupRow(id: string): Group {
   return { id, namespace, model };
 }
 
-/** Returns the group that an id or the name of a model means. @param wanted empty = the group that ticked last */
+/** Returns the name of a model at its workers, which planners know. @param model its name for clients */
+export type OwnNameOf = (model: string) => string;
+
+/** Group that a viewer wants. */
+export interface WantedGroup {
+  /** Its id, or a name of its model; empty = the group that ticked last. */
+  readonly name: string;
+  readonly ownNameOf: OwnNameOf;
+}
+
+/** Returns the group that an id or the name of a model means: that for clients before that at workers. */
 export async function chooseGroup(
   store: PlannerRecords,
   groups: readonly string[],
-  wanted: string,
+  { name, ownNameOf }: WantedGroup,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  if (wanted === '') return latestGroup(store, groups, signal);
-  const name = wanted.toLowerCase();
-  return groups.find((id) => id === wanted) ?? groups.find((id) => groupRow(id).model.toLowerCase() === name);
+  if (name === '') return latestGroup(store, groups, signal);
+  return groups.find((id) => id === name) ?? groupOf(groups, ownNameOf(name)) ?? groupOf(groups, name);
+}
+
+function groupOf(groups: readonly string[], model: string): string | undefined {
+  return groups.find((id) => groupRow(id).model.toLowerCase() === model.toLowerCase());
 }
 
 async function latestGroup(

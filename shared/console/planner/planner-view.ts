@@ -3,7 +3,7 @@ import { type OpenOnce, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import type { TickRecord } from '../../planner/index.ts';
 import { ShownRows } from '../shown-rows.ts';
-import { chooseGroup, GROUPS_MAX, groupRow } from './groups.ts';
+import { chooseGroup, GROUPS_MAX, groupRow, type WantedGroup } from './groups.ts';
 import { type PlannerRecords, RecordReader, type Records } from './reader.ts';
 import { configRow, decisionRow, pointOf, stepOf } from './rows.ts';
 import type { ConsolePlannerHead } from './wire.ts';
@@ -26,7 +26,7 @@ export class PlannerView {
   readonly #clock: Clock;
   readonly #howToStart: string;
   readonly #planners: OpenOnce<PlannerRecords> | undefined;
-  readonly #wanted: string;
+  readonly #wanted: WantedGroup;
   readonly #points = new ShownRows();
   readonly #decisions = new ShownRows();
   #group: string | undefined;
@@ -39,9 +39,8 @@ export class PlannerView {
   /**
    * @param howToStart sentence that says how to start a planner.
    * @param planners records that all views share; undefined: this process knows of none.
-   * @param wanted id of the group, or name of the model; empty = the one that ticked last
    */
-  constructor(clock: Clock, howToStart: string, planners: OpenOnce<PlannerRecords> | undefined, wanted: string) {
+  constructor(clock: Clock, howToStart: string, planners: OpenOnce<PlannerRecords> | undefined, wanted: WantedGroup) {
     this.#clock = clock;
     this.#howToStart = howToStart;
     this.#planners = planners;
@@ -120,7 +119,8 @@ export class PlannerView {
 
   #whyNone(): string {
     if (this.#problem !== null) return 'The records of planners could not be read yet.';
-    if (this.#wanted !== '' && this.#groups.length > 0) return `No planner has decided for ${this.#wanted}.`;
+    const { name } = this.#wanted;
+    if (name !== '' && this.#groups.length > 0) return `No planner has decided for ${name}.`;
     return `No planner has decided anything here. ${this.#howToStart}`;
   }
 }

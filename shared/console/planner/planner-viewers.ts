@@ -3,7 +3,7 @@ import { type OpenOnce, withDeadline } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
 import { askWhatIf, type LawAnswer, PlannerStoreError, type WhatIf } from '../../planner/index.ts';
 import type { ViewerSink } from '../viewers.ts';
-import { chooseGroup } from './groups.ts';
+import { chooseGroup, type OwnNameOf, type WantedGroup } from './groups.ts';
 import { PlannerView } from './planner-view.ts';
 import type { PlannerRecords } from './reader.ts';
 import type { ConsoleLawAnswer, ConsoleWhatIf, WhatIfBody } from './wire.ts';
@@ -34,6 +34,7 @@ export class PlannerViewers {
   readonly #clock: Clock;
   readonly #howToStart: string;
   readonly #records: OpenOnce<PlannerRecords> | undefined;
+  readonly #ownNameOf: OwnNameOf;
   readonly #viewers = new Set<Viewer>(); // the caller bounds their number
   readonly #views = new Map<string, PlannerView>(); // those with viewers, and at most IDLE_MAX more
   readonly #readings = new Map<PlannerView, Promise<void>>(); // those under way
@@ -42,11 +43,18 @@ export class PlannerViewers {
   /**
    * @param howToStart how to start a planner whose records are there, as a sentence
    * @param records those of the planners; undefined: this process knows of none. Their owner closes them
+   * @param ownNameOf by default, models have one name
    */
-  constructor(clock: Clock, howToStart: string, records: OpenOnce<PlannerRecords> | undefined) {
+  constructor(
+    clock: Clock,
+    howToStart: string,
+    records: OpenOnce<PlannerRecords> | undefined,
+    ownNameOf: OwnNameOf = (model) => model,
+  ) {
     this.#clock = clock;
     this.#howToStart = howToStart;
     this.#records = records;
+    this.#ownNameOf = ownNameOf;
   }
 
   get size(): number {
@@ -87,7 +95,7 @@ export class PlannerViewers {
     const within = { clock: this.#clock, timeoutMs: ASK_MS_MAX, signal };
     const read = withDeadline(within, async (each) => {
       const store = await records.get();
-      const group = await chooseGroup(store, await store.groups(each), wanted, each);
+      const group = await chooseGroup(store, await store.groups(each), this.#wantedOf(wanted), each);
       const stored = group === undefined ? undefined : await store.readState(group, each);
       return group === undefined || stored === undefined ? undefined : { group, ...stored };
     });
@@ -104,13 +112,17 @@ export class PlannerViewers {
     this.#viewers.clear();
   }
 
+  #wantedOf(name: string): WantedGroup {
+    return { name, ownNameOf: this.#ownNameOf };
+  }
+
   #viewOf(wanted: string): PlannerView {
     const known = this.#views.get(wanted);
     if (known !== undefined) return known;
     const shown = new Set([...this.#viewers].map(({ view }) => view));
     const idle = [...this.#views].filter(([, view]) => !shown.has(view));
     for (const [name] of idle.slice(0, Math.max(0, idle.length - IDLE_MAX + 1))) this.#views.delete(name);
-    const view = new PlannerView(this.#clock, this.#howToStart, this.#records, wanted);
+    const view = new PlannerView(this.#clock, this.#howToStart, this.#records, this.#wantedOf(wanted));
     this.#views.set(wanted, view);
     return view;
   }

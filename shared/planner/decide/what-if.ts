@@ -1,7 +1,7 @@
 import { reasonOf } from '../../errors/index.ts';
-import { type PlannerConfig, parsePlannerConfig, runsThroughputLoop } from '../config.ts';
+import { type PlannerConfig, PlannerConfigError, parsePlannerConfig, runsThroughputLoop } from '../config.ts';
 import { poolsOf } from '../laws/pools.ts';
-import { measuredCapacity } from '../laws/rate.ts';
+import { measuredCapacity, ownCapacity } from '../laws/rate.ts';
 import { type Planner, type PlannerBounds, withBounds } from '../planner.ts';
 import type { PerPool, Targets } from '../types.ts';
 import { noReport } from './apply-signal.ts';
@@ -83,6 +83,7 @@ const LONG_AGO_S = 0;
  */
 export function askWhatIf(text: string, bounds: WhatIfBounds): WhatIf {
   const { ticked: planner, tickAtS } = stateOf(text);
+  refuseHiddenRate(planner, bounds);
   const other = withBounds(planner, bounds);
   return {
     atMs: Math.round(1000 * tickAtS),
@@ -90,6 +91,17 @@ export function askWhatIf(text: string, bounds: WhatIfBounds): WhatIf {
     other: answerOf(text, { ...other, startSeconds: bounds.start_seconds }),
     notes: [...notesOf(text, planner), ...unreadOf(bounds, other)],
   };
+}
+
+/** Refuses a rate for all pools if the configuration has one for each: the latter would hold, without a word. */
+function refuseHiddenRate({ config }: Planner, bounds: WhatIfBounds): void {
+  if (bounds.rate_requests_per_second === undefined || config.law !== 'rate') return;
+  const pools = poolsOf(config);
+  if (pools.some((pool) => ownCapacity(pool, config) == null)) return;
+  const keys = pools.map((pool) => `rate_${pool}_requests_per_second`).join(' and ');
+  throw new PlannerConfigError([
+    `rate_requests_per_second would change nothing: the configuration of the planner has ${keys}`,
+  ]);
 }
 
 /** Returns the planner that ticked last. */
@@ -203,12 +215,22 @@ const OF_RATE = ['rate_target_load', 'rate_requests_per_second', 'rate_step_max'
 
 /** Returns a note for bounds of the question that the law does not read. */
 function unreadOf(bounds: WhatIfBounds, { config }: Planner): readonly string[] {
-  const targets = (['ttft_ms', 'itl_ms'] as const).filter((key) => bounds[key] !== undefined);
-  if (config.law === 'rate') {
-    const isMeasured = poolsOf(config).every((pool) => measuredCapacity(pool, config) != null);
-    if (!isMeasured || targets.length === 0) return [];
-    return [`${targets.join(' and ')}: the capacity of a worker is stated, and does not follow from the targets.`];
-  }
+  if (config.law === 'rate') return [...unreadTargetsOf(bounds, config), ...keptRatesOf(bounds, config)];
   const unread = OF_RATE.filter((key) => bounds[key] !== undefined);
   return unread.length === 0 ? [] : [`${unread.join(', ')}: the law ${config.law} does not read this.`];
+}
+
+function unreadTargetsOf(bounds: WhatIfBounds, config: PlannerConfig): readonly string[] {
+  const targets = (['ttft_ms', 'itl_ms'] as const).filter((key) => bounds[key] !== undefined);
+  const isMeasured = poolsOf(config).every((pool) => measuredCapacity(pool, config) != null);
+  if (!isMeasured || targets.length === 0) return [];
+  return [`${targets.join(' and ')}: the capacity of a worker is stated, and does not follow from the targets.`];
+}
+
+/** Returns a note for pools that keep their own rate. */
+function keptRatesOf(bounds: WhatIfBounds, config: PlannerConfig): readonly string[] {
+  if (bounds.rate_requests_per_second === undefined) return [];
+  return poolsOf(config)
+    .filter((pool) => ownCapacity(pool, config) != null)
+    .map((pool) => `rate_requests_per_second: the pool ${pool} keeps its rate_${pool}_requests_per_second.`);
 }

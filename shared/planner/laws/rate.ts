@@ -142,10 +142,12 @@ function learn(before: RateState, input: RateInput): Partial<RateState> {
 
 /** Returns the requests a second that a user measured for a worker of a pool; nothing without a measured value. */
 export function measuredCapacity(pool: Pool, config: PlannerConfig): number | null | undefined {
-  return (
-    (pool === 'prefill' ? config.ratePrefillRequestsPerSecond : config.rateDecodeRequestsPerSecond) ??
-    config.rateRequestsPerSecond
-  );
+  return ownCapacity(pool, config) ?? config.rateRequestsPerSecond;
+}
+
+/** Returns the measured requests a second that the configuration has for this pool only. */
+export function ownCapacity(pool: Pool, config: PlannerConfig): number | null | undefined {
+  return pool === 'prefill' ? config.ratePrefillRequestsPerSecond : config.rateDecodeRequestsPerSecond;
 }
 
 function capacityOfPool(

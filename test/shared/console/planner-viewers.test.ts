@@ -89,6 +89,22 @@ function viewerOf(viewers: PlannerViewers, wanted = '') {
 }
 
 describe('viewers of a planner', () => {
+  it('are of a model by its name for clients, too, and first by that', async () => {
+    const { store, clock, put } = bed();
+    await put('ns#own', tickAt(BEGIN_MS - 20_000, 3));
+    await put('ns#served', tickAt(BEGIN_MS - 10_000, 4));
+    const names = new Map([
+      ['served', 'own'],
+      ['other', 'Served'],
+    ]);
+    const viewers = new PlannerViewers(clock, '', new OpenOnce(async () => store), (name) => names.get(name) ?? name);
+    const groupOf = async (name: string) => (JSON.parse(await viewers.now(name)) as ConsolePlanner).group;
+    expect(await groupOf('served')).toBe('ns#own');
+    expect(await groupOf('other')).toBe('ns#served');
+    expect(await groupOf('OWN')).toBe('ns#own');
+    expect(await groupOf('ns#served')).toBe('ns#served');
+  });
+
   it('get what it recorded: demand, need, target, and workers by option and phase', async () => {
     const { viewers, put } = bed();
     await put('ns#m', tickAt(BEGIN_MS - 60_000), {});

@@ -39,6 +39,17 @@ describe('the law asked with other bounds', () => {
     expect(atMs).toBeGreaterThanOrEqual(1000 * (BEGIN_S + 50));
   });
 
+  it('refuses a rate of all pools if each has its own, which would hold', async () => {
+    const text = await stateAfter(tellStory(60, BUSY), { rate_decode_requests_per_second: 10 });
+    expect(() => askWhatIf(text, { rate_requests_per_second: 5 })).toThrow(PlannerConfigError);
+    expect(() => askWhatIf(text, { rate_requests_per_second: 5 })).toThrow(
+      'rate_requests_per_second would change nothing: the configuration of the planner has rate_decode_requests_per_second',
+    );
+    const disagg = { mode: 'disagg', rate_decode_requests_per_second: 10 };
+    const { notes } = askWhatIf(await stateAfter(tellStory(60, BUSY), disagg), { rate_requests_per_second: 5 });
+    expect(notes).toEqual(['rate_requests_per_second: the pool decode keeps its rate_decode_requests_per_second.']);
+  });
+
   it('answers for the bounds as they are as the planner itself does', async () => {
     const text = await stateAfter(tellStory(60, BUSY));
     const { present, other } = askWhatIf(text, {});
