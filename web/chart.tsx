@@ -108,12 +108,19 @@ function optionsOf(
         label,
         stroke: colour(name),
         width: 1.5,
-        points: { show: false },
+        points: { show: true, size: 3, filter: lonelyOf },
         ...(isWish ? { dash: [5, 4] } : {}),
         ...(stepped === undefined ? {} : { paths: stepped }),
       })),
     ],
   };
+}
+
+/** Returns the places of values without neighbours, which no line shows. */
+function lonelyOf(plot: uPlot, line: number): number[] {
+  const values = plot.data[line] ?? [];
+  const isGap = (at: number): boolean => (values[at] ?? null) === null;
+  return Array.from(values, (_, at) => at).filter((at) => !isGap(at) && isGap(at - 1) && isGap(at + 1));
 }
 
 /** Returns the time that a chart shows, in Unix seconds. Without any step, both times are null. */

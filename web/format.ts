@@ -32,9 +32,11 @@ export function percent(share: number | null | undefined): string {
 
 /* Nothing here uses Intl: the first formatter of a page takes Chromium 40 ms, in which the page does not react. */
 
-/** Writes a whole number with commas between thousands. */
+/** Writes a number with commas between thousands, in at most three decimals. */
 export function whole(value: number | null | undefined): string {
-  return value === null || value === undefined ? NOTHING : grouped(value.toFixed(0));
+  if (value === null || value === undefined) return NOTHING;
+  const [units = '', ...decimals] = String(Math.round(value * 1000) / 1000).split('.');
+  return [grouped(units), ...decimals].join('.');
 }
 
 function grouped(digits: string): string {

@@ -74,7 +74,9 @@ function Page() {
           />
         )}
         {link.kind === 'refused' && !needsKey && <p role="alert">{link.error.message}</p>}
-        <Content place={place} onLink={setLink} />
+        <div hidden={needsKey}>
+          <Content place={place} onLink={setLink} />
+        </div>
       </main>
     </>
   );

@@ -54,7 +54,7 @@ export function RequestTable({ requests, onEnd }: { readonly requests: Requests;
                 Total
               </th>
               {hasCosts && (
-                <th scope="col" class="n">
+                <th scope="col" class="n cost-head">
                   Cost
                 </th>
               )}
