@@ -211,7 +211,7 @@ export class Scheduler {
     const nowMs = clock.nowMs();
     if (!this.#load.add(entry, nowMs)) return false;
     if (booking.provisionalId !== undefined) this.#looks.heard(booking.provisionalId, entry, nowMs);
-    this.#unseen.booked(uncachedTokens, nowMs);
+    this.#unseen.booked(uncachedTokens, nowMs, rank);
     return true;
   }
 
@@ -331,7 +331,7 @@ export class Scheduler {
       return;
     }
     const nowMs = this.#options.clock.nowMs();
-    if (this.#options.share !== undefined) this.#unseen.decided(nowMs);
+    if (this.#options.share !== undefined) this.#unseen.decided(nowMs, decision.rank);
     if (isHeld) {
       this.#looks.hold({ weighed, outcome, decision, waitedMs, matchMs }, nowMs);
       outcome.booked?.(decision);

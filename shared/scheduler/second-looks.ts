@@ -35,7 +35,7 @@ const HELD_MAX = 64;
 /** Latest open bookings of other routers. Older ones count at the ranks where they are booked. */
 const HEARD_MAX = 64;
 /** Longest time for which a request is held. */
-const HOLD_MS_MAX = 250;
+const HOLD_MS_MAX = 300;
 /** Time for which a request is held beyond the delay of messages: a share of that delay, and the grain of timers. */
 const MARGIN_SHARE = 0.1;
 const MARGIN_MS = 1;
@@ -44,8 +44,11 @@ const MARGIN_MS = 1;
  * workloads and delays of 5 to 250 ms.
  */
 const WORTH = 0.7;
-/** Share of the mean time to the first token for which a router holds its first requests, to learn what others do. */
-const TRIAL_SHARE = 0.1;
+/**
+ * Share of the time to compute a prompt for which a router holds its first requests. Caches are still empty, and others
+ * may be about to compute the same long beginnings.
+ */
+const TRIAL_SHARE = 0.5;
 
 /**
  * Decisions that the router makes twice. Routers that decide in one instant see the same loads, and would choose the
@@ -76,9 +79,14 @@ export class SecondLooks {
     const { count } = this.#chooser.candidates;
     if (count === 1 || this.#held.size >= HELD_MAX || !isPlain(request)) return false;
     const holdMs = this.#holdMs();
-    if (unseen.isNew) return unseen.meanTokens > 0 && holdMs <= TRIAL_SHARE * pace.ttftMs;
-    // If others choose ranks at random, their numbers at one rank deviate by about the root of the mean.
-    const lossMs = Math.sqrt(unseen.mean / count) * unseen.meanTokens * pace.msPerToken;
+    if (unseen.isNew) {
+      const tokens = uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens());
+      return holdMs <= Math.min(HOLD_MS_MAX, TRIAL_SHARE * tokens * pace.msPerToken);
+    }
+    // If others choose ranks at random, their numbers at one rank deviate by about the root of the mean. If all choose
+    // the ranks that have a prefix cached, more meet there.
+    const spreadTokens = Math.sqrt(unseen.mean / count) * unseen.meanTokens;
+    const lossMs = Math.max(spreadTokens, unseen.collidedTokens) * pace.msPerToken;
     return holdMs <= Math.min(HOLD_MS_MAX, WORTH * lossMs);
   }
 

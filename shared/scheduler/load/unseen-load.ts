@@ -28,10 +28,14 @@ export class UnseenLoad {
   tokens = new Float64Array(64);
   /** Mean number of bookings that were under way when this router decided. */
   #mean = 0;
+  /** Mean prompt tokens of those that went to the rank that this router chose, too. */
+  #collidedTokens = 0;
   readonly #lengths = new Float64Array(LENGTHS_MAX);
   #lengthCount = 0;
   readonly #openSinceMs = new Float64Array(OPEN_MAX);
   readonly #openCounts = new Float64Array(OPEN_MAX);
+  readonly #openRanks = new Float64Array(OPEN_MAX);
+  readonly #openCollided = new Float64Array(OPEN_MAX);
   /** Own decisions that the mean has counted. */
   #settled = 0;
   #firstOpen = 0;
@@ -61,20 +65,31 @@ export class UnseenLoad {
     return count === 0 ? 0 : sum / count;
   }
 
+  /** Mean prompt tokens to compute of bookings of others that went to the same rank as a decision in that instant. */
+  get collidedTokens(): number {
+    return this.#collidedTokens;
+  }
+
   /** Records a decision of this router. */
-  decided(nowMs: number): void {
+  decided(nowMs: number, rank: number): void {
     this.#settle(nowMs);
     if (this.#nextOpen - this.#firstOpen === OPEN_MAX) this.#close();
     const at = this.#nextOpen++ % OPEN_MAX;
     this.#openSinceMs[at] = nowMs;
     this.#openCounts[at] = 0;
+    this.#openRanks[at] = rank;
+    this.#openCollided[at] = 0;
   }
 
   /** Records a booking of another router, with the prompt tokens that it leaves to compute. */
-  booked(tokens: number, nowMs: number): void {
+  booked(tokens: number, nowMs: number, rank: number): void {
     this.#settle(nowMs);
     this.#lengths[this.#lengthCount++ % LENGTHS_MAX] = tokens;
-    for (let open = this.#firstOpen; open < this.#nextOpen; open++) this.#openCounts[open % OPEN_MAX]!++;
+    for (let open = this.#firstOpen; open < this.#nextOpen; open++) {
+      const at = open % OPEN_MAX;
+      this.#openCounts[at]!++;
+      if (this.#openRanks[at] === rank) this.#openCollided[at]! += tokens;
+    }
   }
 
   /**
@@ -113,9 +128,11 @@ export class UnseenLoad {
   }
 
   #close(): void {
-    const count = this.#openCounts[this.#firstOpen++ % OPEN_MAX] as number;
+    const at = this.#firstOpen++ % OPEN_MAX;
+    const count = this.#openCounts[at] as number;
     const kept = Math.min(KEPT, this.#settled / (this.#settled + 1));
     this.#settled++;
     this.#mean = kept * this.#mean + (1 - kept) * count;
+    this.#collidedTokens = kept * this.#collidedTokens + (1 - kept) * (this.#openCollided[at] as number);
   }
 }

@@ -81,10 +81,10 @@ class RouterFleet {
   }
 
   /** Lets each router send one prompt of its own in one instant, twice, so that each has seen what others do. */
-  async warmUp(): Promise<void> {
+  async warmUp(prompt: (seed: number) => Uint32Array = ownPrompt): Promise<void> {
     for (let round = 0; round < 12; round++) {
       const sent = this.schedulers.map((_, router) =>
-        this.send(router, `w${round}-${router}`, ownPrompt(round * 100 + router)),
+        this.send(router, `w${round}-${router}`, prompt(round * 100 + router)),
       );
       await this.clock.advance(200);
       for (const router of sent.keys()) this.#end(router, `w${round}-${router}`);
@@ -172,6 +172,25 @@ describe('decisions of several routers in one instant', () => {
       expect(scheduler.loads().map(({ activeRequests }) => activeRequests)).toEqual(WORKERS.map(() => 1));
     }
     expect(sent.map(({ booked }) => booked)).toEqual(workersOf(sent));
+  });
+
+  it('are made again for the first long prompts, before any router knows how the others decide', async () => {
+    const fleet = new RouterFleet(8);
+    const sent = fleet.schedulers.map((_, router) => fleet.send(router, `r${router}`, ownPrompt(router)));
+    await fleet.clock.advance(50);
+    expect(new Set(workersOf(sent)).size).toBe(8);
+    const short = new RouterFleet(8).send(0, 's', ownPrompt(100, 160));
+    expect(short.decision).toBeDefined();
+  });
+
+  it('are made again if all prefer the worker that has a prefix cached, even if there are few', async () => {
+    const fleet = new RouterFleet(2, { lagMs: 30 });
+    const prefix = promptTokens(40_000, 9000);
+    const { local, sequence } = hashBlocks(prefix, BLOCK);
+    fleet.index.stored(0, 'device', undefined, sequence, local);
+    const sharing = (seed: number) => Uint32Array.of(...prefix, ...ownPrompt(seed));
+    await fleet.warmUp(sharing);
+    expect(fleet.send(0, 'r', sharing(5000)).ticket.isWaiting).toBe(true);
   });
 
   it('say in their explanation that they were made again, and from what', async () => {

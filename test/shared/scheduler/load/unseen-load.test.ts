@@ -4,14 +4,14 @@ import { UnseenLoad } from '../../../../shared/scheduler/load/unseen-load.ts';
 
 const LAG_MS = 20;
 
-/** Bursts of one own decision and `others` bookings that arrive `afterMs` later. */
-function bursts(others: number, afterMs: number): UnseenLoad {
+/** Bursts of one own decision at rank 0, and of `others` bookings that arrive `afterMs` later. */
+function bursts(others: number, afterMs: number, rank = 1): UnseenLoad {
   const unseen = new UnseenLoad(() => LAG_MS);
   for (let burst = 0; burst < 100; burst++) {
-    unseen.decided(1000 * burst);
-    for (let other = 0; other < others; other++) unseen.booked(4000, 1000 * burst + afterMs);
+    unseen.decided(1000 * burst, 0);
+    for (let other = 0; other < others; other++) unseen.booked(4000, 1000 * burst + afterMs, rank);
   }
-  unseen.decided(1_000_000);
+  unseen.decided(1_000_000, 0);
   return unseen;
 }
 
@@ -45,6 +45,12 @@ describe('the load that other routers may have sent', () => {
     expect(sum(drawn(unseen, [0, 0]))).toBe(0);
   });
 
+  it('collides with own decisions only at the rank that they chose', () => {
+    expect(bursts(9, LAG_MS, 0).collidedTokens).toBeCloseTo(9 * 4000, -2);
+    expect(bursts(9, LAG_MS, 1).collidedTokens).toBe(0);
+    expect(bursts(9, LAG_MS + 1, 0).collidedTokens).toBe(0);
+  });
+
   it('is nothing if there is no other router', () => {
     expect(sum(drawn(bursts(0, 0), [0, 0]))).toBe(0);
   });
@@ -57,8 +63,8 @@ describe('the load that other routers may have sent', () => {
   it('stays bounded, however many bookings arrive', () => {
     const unseen = new UnseenLoad(() => 1e9);
     for (let at = 0; at < 10_000; at++) {
-      unseen.decided(at);
-      unseen.booked(1000, at);
+      unseen.decided(at, 0);
+      unseen.booked(1000, at, 0);
     }
     expect(unseen.draw(new Float64Array(8), 8, seededRandom(1))).toBe(true);
     expect(sum([...unseen.tokens])).toBeLessThanOrEqual(64 * 1000);
