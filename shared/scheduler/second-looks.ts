@@ -34,8 +34,10 @@ interface OpenBooking {
 const HELD_MAX = 64;
 /** Latest open bookings of other routers. Older ones count at the ranks where they are booked. */
 const HEARD_MAX = 64;
-/** Longest time for which a request is held. */
+/** Longest time for which one of the first requests is held. */
 const HOLD_MS_MAX = 300;
+/** Longest time for which a later request is held. Beyond it, all of six workloads but one lost more than they won. */
+const SEEN_HOLD_MS_MAX = 60;
 /** Time for which a request is held beyond the delay of messages: a share of that delay, and the grain of timers. */
 const MARGIN_SHARE = 0.1;
 const MARGIN_MS = 1;
@@ -87,7 +89,7 @@ export class SecondLooks {
     // the ranks that have a prefix cached, more meet there.
     const spreadTokens = Math.sqrt(unseen.mean / count) * unseen.meanTokens;
     const lossMs = Math.max(spreadTokens, unseen.collidedTokens) * pace.msPerToken;
-    return holdMs <= Math.min(HOLD_MS_MAX, WORTH * lossMs);
+    return holdMs <= Math.min(SEEN_HOLD_MS_MAX, WORTH * lossMs);
   }
 
   hold(held: Omit<HeldRequest, 'sinceMs' | 'untilMs'>, nowMs: number): void {

@@ -209,6 +209,7 @@ describe('a decision is made at once', () => {
     ['if the router hears of no other', new RouterFleet(8, { isTold: false }), {}],
     ['if there is only one router', new RouterFleet(1), {}],
     ['if messages take longer than a collision costs', new RouterFleet(8, { lagMs: 240 }), {}],
+    ['if it would be held for more than 60 ms', new RouterFleet(8, { lagMs: 55 }), {}],
     ['if there is only one worker', new RouterFleet(8, { workers: ['a'] }), {}],
     ['if the request names its worker', new RouterFleet(8), { pinned: { workerId: 'b' } }],
     ['if only some workers may take it', new RouterFleet(8), { allowedWorkers: new Set(['b', 'c']) }],
