@@ -104,4 +104,5 @@ function LinkBadge({ link }: { readonly link: LinkState }) {
 }
 
 const root = document.getElementById('page');
-if (root !== null) render(<Page />, root);
+// In a task of its own: together with loading the code, the first page would block the browser for more than 50 ms.
+if (root !== null) setTimeout(() => render(<Page />, root), 0);
