@@ -4,7 +4,10 @@ import { LogHistogram } from '../../../shared/console/log-histogram.ts';
 
 describe('quantiles of durations', () => {
   it('are within a quarter of the exact ones', () => {
-    const durations = fc.array(fc.double({ min: 1, minExcluded: true, max: 300_000, noNaN: true }), { minLength: 1, maxLength: 300 });
+    const durations = fc.array(fc.double({ min: 1, minExcluded: true, max: 300_000, noNaN: true }), {
+      minLength: 1,
+      maxLength: 300,
+    });
     fc.assert(
       fc.property(durations, fc.constantFrom(0.5, 0.95, 0.99), (all, share) => {
         const histogram = new LogHistogram();
