@@ -51,7 +51,7 @@ interface Fetch extends SyncOptions {
 /**
  * Copies a prefix to a folder. Files that are there with the right size stay. One that broke off goes on where it
  * ended, unless its object has changed since. A file gets its name once it is whole and its sum is right: the sum of
- * `SHA256SUMS` if the prefix has one.
+ * `SHA256SUMS` if the prefix has one. That file is copied each time, because its size does not show a change.
  * @throws Error with one line that names the file
  */
 export async function syncWeights(
@@ -68,9 +68,7 @@ export async function syncWeights(
     await mkdir(options.folder, { recursive: true, mode: 0o755 });
     await removeOtherParts(objects, options.folder);
     const sumsFile = objects.find(({ name }) => name === SUMS);
-    if (sumsFile !== undefined) await fetchFile(sumsFile, undefined, fetch);
-    const sums =
-      sumsFile === undefined ? new Map<string, string>() : readSums(await readFile(join(options.folder, SUMS), 'utf8'));
+    const sums = sumsFile === undefined ? new Map<string, string>() : await fetchSums(sumsFile, fetch);
     const places = new Semaphore(AT_ONCE);
     const rest = objects
       .filter((object) => object !== sumsFile)
@@ -86,6 +84,14 @@ export async function syncWeights(
   } finally {
     s3.client.destroy();
   }
+}
+
+/** Copies the file of sums, also over one that is there: other sums are as long. */
+async function fetchSums(file: BucketObject, fetch: Fetch): Promise<ReadonlyMap<string, string>> {
+  const path = join(fetch.folder, SUMS);
+  await rm(path, { force: true });
+  await fetchFile(file, undefined, fetch);
+  return readSums(await readFile(path, 'utf8'));
 }
 
 /** Parses lines as `HEX  NAME` or `HEX *NAME`, with or without `./` before the name. */

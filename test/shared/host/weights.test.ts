@@ -123,6 +123,9 @@ describe('weights', () => {
     put('SHA256SUMS', Buffer.from(`${'0'.repeat(64)}  model.safetensors\n`));
     await expect(sync()).rejects.toThrow('model.safetensors cannot be fetched: its sum is not the one of SHA256SUMS');
     expect(readdirSync(folder)).toEqual(['SHA256SUMS']);
+    put('SHA256SUMS', Buffer.from(`${sumOf(shard)}  model.safetensors\n`)); // as long as the wrong ones
+    await sync();
+    expect(readFileSync(join(folder, 'model.safetensors'))).toEqual(shard);
   });
 
   it('say at once that the machine may not read them, and that there are none', async () => {
