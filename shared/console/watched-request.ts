@@ -127,7 +127,7 @@ export class WatchedRequest {
     };
   }
 
-  /** Returns what its tokens cost, in US$: null before its end, or if that is unknown. */
+  /** Returns what its tokens cost, in US$: null without their numbers, as before its end, or without a price. */
   #cost(): number | null {
     const price = this.#prices.get(this.model);
     const { promptTokens, cachedTokens = 0, outputTokens = 0 } = this.#ending ?? {};

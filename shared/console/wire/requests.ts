@@ -22,7 +22,7 @@ const request = z.object({
   cost_usd: z
     .number()
     .nullable()
-    .describe('US$ for its tokens by --token-prices; null while it runs, or if no price of its model is known.'),
+    .describe('US$ for its tokens by --token-prices; null while it runs, if it failed, or without a price.'),
   moves: count,
 });
 
