@@ -83,9 +83,9 @@ export class ComponentIndex implements EventSource {
   /** Stops, and closes the store. */
   async stop(): Promise<void> {
     this.#patience?.cancel();
-    this.#closing.abort();
     await this.#snapshotter?.stop();
     await this.#reader?.stop();
+    this.#closing.abort(); // not before: the reader would report that the log cannot be opened
     await this.#options.store.close();
     this.#options.onStop?.();
   }

@@ -177,6 +177,8 @@ describe('a component with a log', () => {
     readonly hub: MemoryRouterStateHub;
     readonly store: SnapshotStore;
     readonly resets?: boolean;
+    /** Whether the store of snapshots is away. @default false */
+    readonly isStoreAway?: boolean;
     /** When a snapshot is due. @default after a second */
     readonly due?: { readonly intervalMs: number; readonly messagesMax: number };
   }
@@ -188,7 +190,7 @@ describe('a component with a log', () => {
 
   function bed(
     openLog: (signal: AbortSignal) => Promise<EventLog>,
-    { clock, hub, store, resets = false, due }: Shared = sharing(),
+    { clock, hub, store, resets = false, isStoreAway = false, due }: Shared = sharing(),
   ) {
     const random = seededRandom(1);
     const state = hub.open();
@@ -199,6 +201,7 @@ describe('a component with a log', () => {
     const index = new ComponentIndex({
       ...{ state, pointer: NAME, openLog, lease, clock, random, store, dropsPointer: resets },
       pools: () => pools,
+      isStoreAway: () => isStoreAway,
       ...(due ?? { intervalMs: 1000 }),
       onHydrated: (from) => told.push(from),
       onSnapshot: () => told.push('written'),
@@ -266,6 +269,25 @@ describe('a component with a log', () => {
     expect(await run({ resets: false, blocks: [1, 2] })).toEqual(['snapshot', 'written']);
     expect(await run({ resets: true, blocks: [1, 2, 3] })).toEqual(['dumps', 'written']);
     expect(await run({ resets: false, blocks: [1, 2, 3, 4] })).toEqual(['snapshot', 'written']);
+  });
+
+  it('stops without a report while log and snapshots are away, and opens no log afterwards', async () => {
+    let opening: AbortSignal | undefined;
+    const openLog = (signal: AbortSignal): Promise<never> => {
+      opening = signal;
+      return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    };
+    const list: SnapshotStore['list'] = (signal) =>
+      new Promise((_, reject) => signal.addEventListener('abort', () => setImmediate(reject, signal.reason)));
+    const shared = sharing();
+    const store = { ...shared.store, list };
+    const { clock, feed, index, told } = bed(openLog, { ...shared, store, isStoreAway: true });
+    index.start(feed);
+    for (let turn = 0; turn < 20; turn++) await clock.advance(1);
+    await index.stop();
+    expect(told).toEqual([]);
+    expect(opening?.aborted).toBe(true);
+    expect(clock.pendingTimers).toBe(0);
   });
 
   it('does not take a snapshot that it was to drop for a good one while the table is unreachable', async () => {
