@@ -55,7 +55,8 @@ async function show(
   if (!follows) {
     return sendJson(response, 200, await planners.now(model));
   }
-  response.writeHead(200, { 'content-type': 'text/event-stream', ...NOT_KEPT });
+  // nginx would hold events back.
+  response.writeHead(200, { 'content-type': 'text/event-stream', 'x-accel-buffering': 'no', ...NOT_KEPT });
   response.flushHeaders();
   const leave = planners.add(model, {
     send: (text) => void response.write(text),

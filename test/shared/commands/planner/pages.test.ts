@@ -180,6 +180,7 @@ describe('the page of a planner', () => {
     const leaving = new AbortController();
     const headers = { accept: 'text/event-stream' };
     const response = await fetch(`${url}/console/api?view=planner`, { headers, signal: leaving.signal });
+    expect(response.headers.get('x-accel-buffering')).toBe('no'); // nginx would hold events back
     const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
     expect((await reader.read()).value).toMatch(/^event: planner\ndata: /);
     const next = reader.read();
