@@ -85,10 +85,13 @@ function isReachable({ internal, address }: NetworkInterfaceInfo): boolean {
   return !internal && !LINK_LOCAL.test(address);
 }
 
+/** Codes of the system for an address that this machine does not have, or for a name without an address. */
+const FAULTS_OF_HOST = new Set(['EADDRNOTAVAIL', 'EAFNOSUPPORT', 'EAI_AGAIN', 'EINVAL', 'ENOTFOUND']);
+
 /** Returns the setting that a user must change because a listener of the request plane cannot bind its address. */
 export function settingOfListener(failure: unknown): string {
-  const { code } = failure as NodeJS.ErrnoException;
-  return code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' ? 'DYN_TCP_RPC_HOST' : 'DYN_TCP_RPC_PORT';
+  const { code = '' } = failure as NodeJS.ErrnoException;
+  return FAULTS_OF_HOST.has(code) ? 'DYN_TCP_RPC_HOST' : 'DYN_TCP_RPC_PORT';
 }
 
 /** Returns `host:port`, with IPv6 addresses in brackets. */

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { formatHostPort, listenAddress } from '../../../../../shared/planes/listen-address.ts';
+import { formatHostPort, listenAddress, settingOfListener } from '../../../../../shared/planes/listen-address.ts';
 import { targetOf } from '../../../../../shared/planes/request/tcp/plane.ts';
 
 it.each([
@@ -47,4 +47,11 @@ it('advertises what it was told, or the first address that others can reach', ()
   expect(listenAddress('::', ipv6)).toEqual({ bind: '::', advertise: 'fd00::7' });
   expect(listenAddress('0.0.0.0', ipv6)).toEqual({ bind: '0.0.0.0', advertise: '127.0.0.1' });
   expect(formatHostPort('::1', 5)).toBe('[::1]:5');
+});
+
+it.each([
+  ['DYN_TCP_RPC_HOST', ['EADDRNOTAVAIL', 'EAFNOSUPPORT', 'EAI_AGAIN', 'EINVAL', 'ENOTFOUND']],
+  ['DYN_TCP_RPC_PORT', ['EACCES', 'EADDRINUSE', undefined]],
+])('names %s if a listener fails by its part of the address', (setting, codes) => {
+  for (const code of codes) expect(settingOfListener(Object.assign(new Error('listen'), { code }))).toBe(setting);
 });
