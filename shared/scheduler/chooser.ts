@@ -216,13 +216,19 @@ export class Chooser {
   #agreedAt(requestId: string, cheapestAt: number): number {
     const { costs, count } = this.candidates;
     const key = keyOfText(requestId);
+    const blocks = this.#blocksAt(cheapestAt);
     let [at, heaviest] = [cheapestAt, -1];
     for (let candidate = 0; candidate < count; candidate++) {
-      if (costs[candidate] !== costs[cheapestAt]) continue;
+      if (costs[candidate] !== costs[cheapestAt] || this.#blocksAt(candidate) !== blocks) continue;
       const weight = weightOf(key, this.#seedAt(candidate));
       if (weight > heaviest) [at, heaviest] = [candidate, weight];
     }
     return at;
+  }
+
+  /** Returns the blocks in a candidate's cache; 0 if ties do not depend on them. */
+  #blocksAt(candidate: number): number {
+    return this.#blocksOf?.(this.candidates.ranks[candidate] as number) ?? 0;
   }
 
   /** Returns a seed that is the same for this rank in every router. */

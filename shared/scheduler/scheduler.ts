@@ -210,7 +210,10 @@ export class Scheduler {
     const entry = { id, rank, ...tokens, hashes: counted, isReusing: config.assumeKvReuse };
     const nowMs = clock.nowMs();
     if (!this.#load.add(entry, nowMs)) return false;
-    if (booking.provisionalId !== undefined) this.#looks.heard(booking.provisionalId, entry, nowMs);
+    const { provisionalId } = booking;
+    if (provisionalId !== undefined && hashes !== undefined) {
+      this.#looks.heard(provisionalId, entry, hashes.sequence, nowMs);
+    }
     this.#unseen.booked(uncachedTokens, nowMs, rank);
     return true;
   }
@@ -378,7 +381,7 @@ export class Scheduler {
 
   /** Ends the booking of a held request that leaves without a worker. */
   #withdraw({ weighed, outcome, decision }: HeldRequest): void {
-    this.#load.free(weighed.request.id, this.#options.clock.nowMs());
+    this.#load.takeBack(weighed.request.id, this.#options.clock.nowMs());
     outcome.withdrawn?.(decision);
     this.#drain();
   }

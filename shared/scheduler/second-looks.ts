@@ -21,6 +21,8 @@ export interface HeldRequest {
 /** A booking that its router will decide again. */
 interface OpenBooking {
   readonly entry: LoadEntry;
+  /** Pairs of sequence hashes of the prompt's complete blocks, even if the load does not count blocks. */
+  readonly hashes: Uint32Array;
   /** Id of the request at its router. */
   readonly requestId: string;
   readonly key: RendezvousKey;
@@ -125,10 +127,10 @@ export class SecondLooks {
   }
 
   /** Records a booking of another router, which will decide it again. */
-  heard(requestId: string, entry: LoadEntry, atMs: number): void {
-    if (entry.hashes === undefined || this.#held.size === 0) return;
+  heard(requestId: string, entry: LoadEntry, hashes: Uint32Array, atMs: number): void {
+    if (this.#held.size === 0) return;
     if (this.#heard.length === HEARD_MAX) this.#heard.shift();
-    this.#heard.push({ entry, requestId, key: keyOfText(requestId), atMs });
+    this.#heard.push({ entry, hashes, requestId, key: keyOfText(requestId), atMs });
   }
 
   /**
@@ -138,12 +140,14 @@ export class SecondLooks {
   lookAgain(due: readonly HeldRequest[], decide: (held: HeldRequest, before: number) => void): void {
     const { load, clock } = this.#options;
     const nowMs = clock.nowMs();
-    const own = due.map((held) => ({ ...bookingOf(held), held }));
+    const own = due.map((held) => ({ ...this.#bookingOf(held), held }));
     const sinceMs = Math.min(...own.map(({ atMs }) => atMs));
-    const later = Array.from(this.#held.values(), bookingOf);
-    const heard = this.#heard.filter(({ entry, atMs }) => atMs >= sinceMs && load.isPrefilling(entry.id));
-    this.#forgetBefore(Math.min(nowMs, ...later.map(({ atMs }) => atMs)));
-    for (const { entry } of [...own, ...heard, ...later]) load.free(entry.id, nowMs);
+    const held = Array.from(this.#held.values(), (each) => this.#bookingOf(each));
+    const later = held.filter(({ entry }) => load.has(entry.id)); // the workers of the others have left
+    // One that is booked on another rank by now has been decided again.
+    const heard = this.#heard.filter(({ entry, atMs }) => atMs >= sinceMs && load.isPrefilling(entry));
+    this.#forgetBefore(Math.min(nowMs, ...held.map(({ atMs }) => atMs)));
+    for (const { entry } of [...own, ...heard, ...later]) load.takeBack(entry.id, nowMs);
     const placed: OpenBooking[] = [];
     for (const booking of inOrder(own, heard)) {
       if (booking.held === undefined) {
@@ -154,14 +158,14 @@ export class SecondLooks {
         decide(booking.held, placed.length);
       }
     }
-    for (const { entry } of placed) load.free(entry.id, nowMs);
+    for (const { entry } of placed) load.takeBack(entry.id, nowMs);
     for (const { entry, atMs } of [...heard, ...later]) load.add(entry, atMs); // until their routers tell
   }
 
   /** Books a request of another router where that router will probably send it. */
-  #place({ entry, requestId: id }: OpenBooking, { weighed }: HeldRequest, nowMs: number): void {
+  #place({ entry, hashes: sequence, requestId: id }: OpenBooking, { weighed }: HeldRequest, nowMs: number): void {
     const chooser = this.#chooser;
-    const { promptTokens, expectedOutputTokens, hashes: sequence = NO_HASHES } = entry;
+    const { promptTokens, expectedOutputTokens } = entry;
     const hashes = { local: NO_HASHES, sequence };
     const request = { ...weighed.request, id, promptTokens, expectedOutputTokens, hashes };
     chooser.look(request);
@@ -170,6 +174,17 @@ export class SecondLooks {
     const { ranks, cachedTokens } = chooser.candidates;
     const prefillTokens = uncachedTokens(promptTokens, cachedTokens[at] as number);
     this.#options.load.add({ ...entry, rank: ranks[at] as number, prefillTokens }, nowMs);
+  }
+
+  /** Returns the booking of a request that this router holds. */
+  #bookingOf({ weighed: { request, weights }, decision, sinceMs }: HeldRequest): OpenBooking {
+    const { id, promptTokens, expectedOutputTokens } = request;
+    const { rank, prefillTokens, prefillMs } = decision;
+    const hashes = request.hashes.sequence;
+    const counted = this.#options.config.trackActiveBlocks ? hashes : undefined;
+    const tokens = { promptTokens, prefillTokens, prefillMs, expectedOutputTokens };
+    const entry = { id, rank, ...tokens, hashes: counted, isReusing: weights.assumeKvReuse };
+    return { entry, hashes, requestId: id, key: keyOfText(id), atMs: sinceMs };
   }
 
   #holdMs(): number {
@@ -194,10 +209,10 @@ function inOrder(own: readonly OpenBooking[], heard: readonly OpenBooking[]): re
  * fill what it leaves. Counted in blocks, as other routers only hear of complete ones.
  */
 function byLength(
-  { entry: a, key: [aLow, aHigh] }: OpenBooking,
-  { entry: b, key: [bLow, bHigh] }: OpenBooking,
+  { hashes: a, key: [aLow, aHigh] }: OpenBooking,
+  { hashes: b, key: [bLow, bHigh] }: OpenBooking,
 ): number {
-  return (b.hashes?.length ?? 0) - (a.hashes?.length ?? 0) || aLow - bLow || aHigh - bHigh;
+  return b.length - a.length || aLow - bLow || aHigh - bHigh;
 }
 
 /** Whether every router would find the same rank for the request: only its prompt says where it may go. */
@@ -205,13 +220,4 @@ function isPlain(request: SchedulingRequest): boolean {
   const { activeHashes, override, pinned, preferredWorker, constraints, allowedWorkers, home, sharedRanges } = request;
   const others = [activeHashes, override, pinned, preferredWorker, constraints, allowedWorkers, home, sharedRanges];
   return others.every((each) => each === undefined) && (request.excludedWorkers?.size ?? 0) === 0;
-}
-
-/** Returns the booking of a request that this router holds. */
-function bookingOf({ weighed: { request, weights }, decision, sinceMs }: HeldRequest): OpenBooking {
-  const { id, promptTokens, expectedOutputTokens, hashes } = request;
-  const { rank, prefillTokens, prefillMs } = decision;
-  const tokens = { promptTokens, prefillTokens, prefillMs, expectedOutputTokens };
-  const entry = { id, rank, ...tokens, hashes: hashes.sequence, isReusing: weights.assumeKvReuse };
-  return { entry, requestId: id, key: keyOfText(id), atMs: sinceMs };
 }

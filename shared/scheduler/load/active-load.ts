@@ -102,9 +102,10 @@ export class ActiveLoad {
     return this.#byId.has(id);
   }
 
-  /** Whether the first token of a booked request has not come. False for unknown ids. */
-  isPrefilling(id: string): boolean {
-    return (this.#byId.get(id)?.prefillTokens ?? 0) > 0;
+  /** Whether a request is booked on that rank, and its first token has not come. False for unknown ids. */
+  isPrefilling({ id, rank }: Pick<LoadEntry, 'id' | 'rank'>): boolean {
+    const request = this.#byId.get(id);
+    return request !== undefined && request.rank === rank && request.prefillTokens > 0;
   }
 
   /** Returns the rank of a running request. */
@@ -196,6 +197,14 @@ export class ActiveLoad {
     if (request.prefillTokens > 0) this.#endPrefill(request, nowMs);
     if (request.hasBlocks) this.#removeBlocks(request);
     return true;
+  }
+
+  /** Ends a request that has not been sent to its worker, so that none of its prefill counts as computed. */
+  takeBack(id: string, nowMs: number): void {
+    const request = this.#byId.get(id);
+    if (request === undefined) return;
+    this.prefilledTokens[request.rank]! -= request.prefillTokens;
+    this.free(id, nowMs);
   }
 
   /** Returns the load of a rank by bookings. */

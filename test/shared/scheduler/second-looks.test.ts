@@ -8,7 +8,7 @@ import {
   type SchedulingOutcome,
   type SchedulingRequest,
 } from '../../../shared/scheduler/index.ts';
-import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
+import { type KvRouterConfig, kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
 import type { SchedulingTicket } from '../../../shared/scheduler/types.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -26,6 +26,13 @@ interface Sent {
   booked?: string | undefined;
 }
 
+interface FleetOptions {
+  readonly workers?: readonly string[];
+  readonly lagMs?: number;
+  readonly isTold?: boolean;
+  readonly config?: Partial<KvRouterConfig>;
+}
+
 /** Routers that tell each other about their bookings, `lagMs` late. All see the same caches. */
 class RouterFleet {
   readonly clock = new VirtualClock();
@@ -34,7 +41,7 @@ class RouterFleet {
   readonly #ranks = new RankTable();
   readonly #lagMs: number;
 
-  constructor(routers: number, { workers = WORKERS, lagMs = 5, isTold = true } = {}) {
+  constructor(routers: number, { workers = WORKERS, lagMs = 5, isTold = true, config }: FleetOptions = {}) {
     this.#lagMs = lagMs;
     for (const id of workers) this.#ranks.intern(id, 0);
     this.index = new BlockIndex({ ranks: this.#ranks });
@@ -44,7 +51,7 @@ class RouterFleet {
       share.setOthers(names);
       const scheduler = new Scheduler({
         ...{ ...BLOCK, ranks: this.#ranks, index: this.index, clock: this.clock, random: seededRandom(at + 1) },
-        config: kvRouterConfig({ costModel: 'stator', queueThreshold: 'auto' }),
+        config: kvRouterConfig({ costModel: 'stator', queueThreshold: 'auto', ...config }),
         share: isTold ? share : undefined,
         peerLagMs: () => lagMs,
       });
@@ -183,6 +190,45 @@ describe('decisions of several routers in one instant', () => {
     expect(short.decision).toBeDefined();
   });
 
+  it('go to different workers in a pool that counts no blocks, too, such as one for prefill', async () => {
+    const fleet = new RouterFleet(8, { config: { trackActiveBlocks: false } });
+    await fleet.warmUp();
+    const sent = fleet.schedulers.map((_, router) => fleet.send(router, `r${router}`, ownPrompt(5000 + router)));
+    await fleet.clock.advance(50);
+    expect(new Set(workersOf(sent)).size).toBe(8);
+    const looks = fleet.schedulers.map((scheduler, router) => scheduler.explained(`r${router}`)?.second_look);
+    expect(looks.map((look) => look?.before).sort()).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  it('go to the worker with the fewest blocks among equals, if that is set', async () => {
+    for (const id of ['r0', 'r1', 'r2', 'r3']) {
+      const fleet = new RouterFleet(2, { workers: ['a', 'b', 'c'], config: { tieBreak: 'fewest-blocks' } });
+      for (const rank of [0, 1]) {
+        const { local, sequence } = hashBlocks(ownPrompt(7000 + rank), BLOCK);
+        fleet.index.stored(rank, 'device', undefined, sequence, local);
+      }
+      const sent = fleet.send(0, id, ownPrompt(0));
+      expect(sent.ticket.isWaiting).toBe(true);
+      await fleet.clock.advance(50);
+      expect(sent.decision?.workerId).toBe('c');
+    }
+  });
+
+  it('leave a request of another router where that router has sent it meanwhile', async () => {
+    const fleet = new RouterFleet(2, { lagMs: 30 });
+    const scheduler = fleet.schedulers[0] as Scheduler;
+    expect(fleet.send(0, 'r', ownPrompt(0, 8000)).ticket.isWaiting).toBe(true);
+    const hashes = hashBlocks(ownPrompt(1, 8000), BLOCK);
+    const booking = { requestId: '1/x', dpRank: 0, promptTokens: 8000, hashes, uncachedTokens: 8000 };
+    scheduler.book({ ...booking, workerId: 'a', provisionalId: 'x' });
+    scheduler.free('1/x'); // its router heard of others sooner than this one
+    scheduler.book({ ...booking, workerId: 'h' });
+    await fleet.clock.advance(50);
+    scheduler.free('r');
+    const busy = scheduler.loads().filter(({ activeRequests }) => activeRequests > 0);
+    expect(busy.map(({ workerId }) => workerId)).toEqual(['h']);
+  });
+
   it('are made again if all prefer the worker that has a prefix cached, even if there are few', async () => {
     const fleet = new RouterFleet(2, { lagMs: 30 });
     const prefix = promptTokens(40_000, 9000);
@@ -294,5 +340,18 @@ describe('a request that is held for its second decision', () => {
     await fleet.clock.advance(50);
     expect(sent.decision?.workerId).toBeDefined();
     expect(sent.decision?.workerId).not.toBe(left);
+  });
+
+  it('stays without a booking after its worker has left, while earlier ones are decided', async () => {
+    const fleet = new RouterFleet(2, { lagMs: 30 });
+    const scheduler = fleet.schedulers[0] as Scheduler;
+    const earlier = fleet.send(0, 'earlier', ownPrompt(0, 8000));
+    await fleet.clock.advance(10);
+    const sent = fleet.send(0, 'r', ownPrompt(1, 8000));
+    scheduler.setWorkers(WORKERS.filter((id) => id !== sent.booked).map((id) => worker(id)));
+    await fleet.clock.advance(25);
+    expect(earlier.decision).toBeDefined();
+    expect(sent.ticket.isWaiting).toBe(true);
+    expect(scheduler.activeRequests).toBe(1);
   });
 });

@@ -190,6 +190,20 @@ describe('load of ranks', () => {
     expect(real.activeBlocks[0]).toBe(4);
   });
 
+  it('counts no prefill of a request that is taken back, as its worker computed nothing of it', () => {
+    const loads = load();
+    const more = { promptTokens: 1000, prefillTokens: 1000 };
+    loads.add(entry('decoding', 1, undefined, more), 0);
+    loads.prefillDone('decoding', 10);
+    loads.add(entry('held', 1, undefined, more), 20);
+    loads.takeBack('held', 30);
+    loads.add(entry('held', 1, undefined, more), 30);
+    expect(loads.decodeSpanOf('decoding', 40)?.prefilledTokens).toBe(0);
+    loads.prefillDone('held', 50);
+    expect(loads.decodeSpanOf('decoding', 60)?.prefilledTokens).toBe(1000);
+    expect(loads.size).toBe(2);
+  });
+
   it('ends requests that were never freed, oldest first', () => {
     const real = load(1000);
     real.add(entry('old', 0, hashesOf([1])), 0);
