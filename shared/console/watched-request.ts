@@ -159,7 +159,7 @@ export class WatchedRequest {
 
   /** Returns its stages in order. The first token divides the attempt that it falls into. */
   #stages(): Stage[] {
-    const endMs = this.#ending === undefined ? null : tenths(this.#ending.totalMs);
+    const endMs = this.#ending?.totalMs ?? null;
     const stages: Stage[] = [];
     const add = (name: Stage['name'], worker: string | null, fromMs: number, toMs: number | null): void => {
       stages.push({ name, worker, from_ms: tenths(fromMs), to_ms: toMs === null ? null : tenths(toMs) });

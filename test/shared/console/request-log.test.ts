@@ -66,6 +66,20 @@ describe('the requests that a console remembers', () => {
     expect(bed().log.page({}).has_costs).toBe(false);
   });
 
+  it('show the decoding of a request whose last token came with its first', () => {
+    const { console, begin, log } = bed();
+    const trace = begin({ id: `${UUID}6` });
+    const attempt = { model: 'm', prefillWorkerId: undefined, dpRank: 0, promptTokens: 1, cachedTokens: 0, attempt: 1 };
+    console.observer.sent({ ...attempt, requestId: `${UUID}6`, workerId: 'a1' });
+    trace.ended({ ...GOOD, ttftMs: 50.04, totalMs: 50.04 });
+    expect(
+      log
+        .find('0')!
+        .detail()
+        .stages.map(({ name }) => name),
+    ).toEqual(['read', 'route', 'prefill', 'decode']);
+  });
+
   it('are found by model, key, worker, state and a part of an id', () => {
     const { begin, numbers, log } = bed();
     begin({ id: `${UUID}1`, model: 'a', key: 'team' }).ended(GOOD);
