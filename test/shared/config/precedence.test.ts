@@ -32,6 +32,7 @@ const CROSS_CHECKED: ReadonlySet<SettingName> = new Set([
   'numPrefillWorkers',
   'omni',
   'outputModalities',
+  'requestPlane',
   'routeToEncoder',
   'routerApproximateCachePolicy',
   'routerEndpoint',
