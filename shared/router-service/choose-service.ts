@@ -106,8 +106,8 @@ export class ResidentService implements ChooseService {
     }
   }
 
-  release({ requestId, reservationId, stage }: ReservationChangeQuery): void {
-    if (stage === 'end') this.#book.end(requestId, reservationId);
+  release({ requestId, reservationId, stage, outputTokens = 0 }: ReservationChangeQuery): void {
+    if (stage === 'end') this.#book.end(requestId, reservationId, outputTokens);
     else this.#book.prefillDone(requestId, reservationId);
   }
 

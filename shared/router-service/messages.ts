@@ -125,18 +125,22 @@ export function decodeMessage(body: unknown): ChooseMessage {
   };
 }
 
-export function encodeChange({ requestId, reservationId, stage }: ReservationChangeQuery): UnknownRecord {
-  return { request_id: requestId, reservation_id: reservationId, stage };
+export function encodeChange(change: ReservationChangeQuery): UnknownRecord {
+  const { requestId, reservationId, stage, outputTokens = 0 } = change;
+  const record = { request_id: requestId, reservation_id: reservationId, stage };
+  return outputTokens === 0 ? record : { ...record, output_tokens: outputTokens };
 }
 
 /** @throws ServeError for a record that is not a change */
 export function decodeChange(body: unknown): ReservationChangeQuery {
-  const { request_id: requestId, reservation_id: reservationId, stage } = read.record(body, 'message');
+  const fields = read.record(body, 'message');
+  const { request_id: requestId, reservation_id: reservationId, stage, output_tokens: outputTokens = 0 } = fields;
   if (stage !== 'end' && stage !== 'prefill_done') throw read.refuse(stage, 'stage', 'end or prefill_done');
   return {
     requestId: read.text(requestId, 'request_id'),
     reservationId: read.text(reservationId, 'reservation_id'),
     stage,
+    outputTokens: read.wholeNumber(outputTokens, 'output_tokens'),
   };
 }
 
@@ -190,6 +194,8 @@ export interface ReservationChangeQuery {
   readonly requestId: string;
   readonly reservationId: string;
   readonly stage: ReservationStage;
+  /** Tokens of the answer of a request that has ended. The router learns from them. @default 0 = unknown */
+  readonly outputTokens?: number;
 }
 
 /** Load of one worker set. */

@@ -90,8 +90,12 @@ export class ReservationBook {
     this.#noteSeen(requestId, entry);
   }
 
-  end(requestId: string, reservationId: string): void {
-    if (this.find(requestId)?.reservationId === reservationId) this.free(requestId);
+  /** @param outputTokens tokens of the answer; 0 = unknown */
+  end(requestId: string, reservationId: string, outputTokens: number): void {
+    const entry = this.#entryOf(requestId);
+    if (entry?.chosen.reservationId !== reservationId) return;
+    if (outputTokens > 0) entry.reservation.produced(outputTokens);
+    this.free(requestId);
   }
 
   /** Frees the places that the request holds. Idempotent. */

@@ -142,6 +142,7 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
   readonly #reservationId: string;
   readonly #line: Pick<ResidentLine, 'change'>;
   #stage: ReservationStage | undefined;
+  #outputTokens = 0;
 
   constructor(worker: Worker, chosen: ChosenWorker, requestId: string, line: Pick<ResidentLine, 'change'>) {
     this.worker = worker;
@@ -158,10 +159,10 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
     if (this.#stage === undefined) this.#tell('prefill_done');
   }
 
-  /**
-   * Does nothing: the worker's own reports count output, and a message for each token would cost more than it is worth.
-   */
-  produced(): void {}
+  /** Keeps the number for the end: a message for each token would cost more than it is worth. */
+  produced(outputTokens: number): void {
+    this.#outputTokens = outputTokens;
+  }
 
   release(): void {
     if (this.#stage !== 'end') this.#tell('end');
@@ -169,7 +170,8 @@ class RemoteReservation<Worker extends RoutableWorker> implements Reservation<Wo
 
   #tell(stage: ReservationStage): void {
     this.#stage = stage;
-    this.#line.change({ requestId: this.#requestId, reservationId: this.#reservationId, stage });
+    const outputTokens = stage === 'end' ? this.#outputTokens : 0;
+    this.#line.change({ requestId: this.#requestId, reservationId: this.#reservationId, stage, outputTokens });
   }
 }
 

@@ -56,7 +56,12 @@ const DECISION = fieldsOf(
   ['reservationId', 'string'],
 );
 const CHOOSE_RESPONSE = fieldsOf(['queued', 'bytes', 'explicit'], ['decision', 'bytes', 'explicit']);
-const RELEASE = fieldsOf(['requestId', 'string'], ['reservationId', 'string'], ['stage', 'int32']);
+const RELEASE = fieldsOf(
+  ['requestId', 'string'],
+  ['reservationId', 'string'],
+  ['stage', 'int32'],
+  ['outputTokens', 'uint32'],
+);
 const RANK_LOAD = fieldsOf(
   ['workerId', 'string'],
   ['dpRank', 'uint32'],
@@ -239,7 +244,7 @@ function readDecision(bytes: Uint8Array): ChosenWorker {
 }
 
 export function decodeReleaseRequest(bytes: Uint8Array): ReservationChangeQuery {
-  const change = read(RELEASE, bytes, { requestId: '', reservationId: '', stage: 0 });
+  const change = read(RELEASE, bytes, { requestId: '', reservationId: '', stage: 0, outputTokens: 0 });
   if (change.stage > 1) throw invalid(`stage ${change.stage} is unknown`);
   return { ...change, stage: change.stage === 1 ? 'prefill_done' : 'end' };
 }

@@ -16,8 +16,16 @@ export interface DecodeSpan {
 const START_MS_PER_TOKEN = 0.0207;
 /** Shorter prefills say little about the pace, because the fixed cost of a pass is a large part of them. */
 const PREFILL_TOKENS_MIN = 2048;
-const MS_PER_TOKEN_MIN = 0.005;
-const MS_PER_TOKEN_MAX = 0.1;
+/** Bounds of the pace: a model of 1 billion parameters on the fastest GPU, and one of 8 billion on a CPU. */
+const MS_PER_TOKEN_MIN = 0.0005;
+const MS_PER_TOKEN_MAX = 20;
+/**
+ * Most that one prefill counts, relative to the mean, and the inverse of the least. Of two that end in one pass, the
+ * second one seems to take no time, and a rank that stood still must not change the pace for all.
+ */
+const PREFILL_RATIO_MAX = 4;
+/** Most that the time or output of one request counts, relative to the mean: clients may pause for hours. */
+const REQUEST_RATIO_MAX = 20;
 /** Share of the old value that each new value leaves of a mean. */
 const KEPT = 0.98;
 /** Outputs with fewer tokens say little about the time of a decode step. */
@@ -104,21 +112,23 @@ export class RankSpeeds {
   /** Learns from a prefill that was the oldest of its rank for `elapsedMs` and has ended. Ignores short ones. */
   learnPrefill(rank: number, tokens: number, elapsedMs: number): void {
     if (tokens <= PREFILL_TOKENS_MIN) return;
-    const seen = Math.min(MS_PER_TOKEN_MAX, Math.max(MS_PER_TOKEN_MIN, elapsedMs / tokens));
+    const ratio = Math.max(1 / PREFILL_RATIO_MAX, Math.min(PREFILL_RATIO_MAX, elapsedMs / tokens / this.#msPerToken));
+    const seen = ratio * this.#msPerToken;
     this.#learnSlowness(rank, seen / this.#msPerToken, PREFILL_GAIN);
-    this.#msPerToken = KEPT * this.#msPerToken + (1 - KEPT) * seen;
+    const next = KEPT * this.#msPerToken + (1 - KEPT) * seen;
+    this.#msPerToken = Math.min(MS_PER_TOKEN_MAX, Math.max(MS_PER_TOKEN_MIN, next));
   }
 
   /** Learns from the time between the booking of a request and its first token. */
   learnFirstToken(ttftMs: number): void {
-    this.ttftMs = KEPT * this.ttftMs + (1 - KEPT) * ttftMs;
+    this.ttftMs = meanWith(this.ttftMs, ttftMs);
   }
 
   /** Learns from a request that has ended. */
   learnEnd(span: DecodeSpan, outputTokens: number): void {
     const { rank, elapsedMs, contextTokens, prefilledTokens } = span;
-    this.outputTokens = KEPT * this.outputTokens + (1 - KEPT) * outputTokens;
-    this.e2eMs = KEPT * this.e2eMs + (1 - KEPT) * span.sinceStartMs;
+    this.outputTokens = meanWith(this.outputTokens, outputTokens);
+    this.e2eMs = meanWith(this.e2eMs, span.sinceStartMs);
     if (outputTokens < OUTPUT_TOKENS_MIN) return;
     const prefillMs = prefilledTokens * this.msPerTokenOf(rank);
     const stepMs = Math.max(DECODE_SHARE_MIN * elapsedMs, elapsedMs - prefillMs) / (outputTokens - 1);
@@ -136,6 +146,11 @@ export class RankSpeeds {
     this.#seenSlowness[rank] = next;
     this.#slowness[rank] = next < SLOWNESS_BAND && next * SLOWNESS_BAND > 1 ? 1 : next;
   }
+}
+
+/** Returns the mean of requests after one more. */
+function meanWith(mean: number, seen: number): number {
+  return KEPT * mean + (1 - KEPT) * Math.min(REQUEST_RATIO_MAX * mean, seen);
 }
 
 const START_STEP_MS = 6;

@@ -5,7 +5,7 @@ import type { RoutableWorker, RouteRequest, WorkerPool } from '../../../shared/r
 import type { ResidentServiceOptions } from '../../../shared/router-service/choose-service.ts';
 import { type ResidentAddress, ResidentService, serveRouterOnPlane } from '../../../shared/router-service/index.ts';
 import { KvRouter } from '../../../shared/scheduler/index.ts';
-import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
+import { type KvRouterConfig, kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
 import { createMemoryRequestPlane } from '../../support/memory-request-plane.ts';
 import type { VirtualClock } from '../../support/virtual-clock.ts';
@@ -47,10 +47,11 @@ export class Resident {
     server: PlaneServer,
     instanceId: string,
     workers: readonly RoutableWorker[],
+    costModel: KvRouterConfig['costModel'],
     more: Partial<ResidentServiceOptions>,
   ) {
     this.kv = new KvRouter({
-      config: kvRouterConfig({ queueThreshold: 0 }),
+      config: kvRouterConfig({ queueThreshold: 0, costModel }),
       clock,
       random: seededRandom(3),
       indexFor: (_, ranks) => new BlockIndex({ ranks }),
@@ -82,13 +83,15 @@ export class Resident {
     {
       instanceId = '1',
       workers = WORKERS,
+      costModel = 'dynamo',
       ...more
     }: Partial<ResidentServiceOptions> & {
       instanceId?: string;
       workers?: readonly RoutableWorker[];
+      costModel?: KvRouterConfig['costModel'];
     } = {},
   ): Promise<Resident> {
-    return new Resident(clock, await plane.serve({ instanceId }), instanceId, workers, more);
+    return new Resident(clock, await plane.serve({ instanceId }), instanceId, workers, costModel, more);
   }
 
   /** The worker has cached the prompt, as its events would tell. */

@@ -126,6 +126,26 @@ describe('a router that asks the resident one', () => {
     expect(asker.log.lines).toEqual([]);
   });
 
+  it('tells the resident how long answers are, so that it expects as many decode steps', async () => {
+    const { clock, plane } = bed();
+    const resident = await Resident.open(clock, plane, { costModel: 'stator' });
+    const asker = new Asker(clock, plane);
+    await asker.know(resident.address);
+    const decodeMs = () => resident.service.explain(queryOf(request('x', prompt(160)))).candidates[0]!.terms.decode!;
+    const beforeMs = decodeMs();
+    for (let at = 0; at < 60; at++) {
+      const held = await asker.choose(request(`r${at}`, prompt(160)));
+      await clock.advance(100);
+      held.prefillDone();
+      await settle();
+      await clock.advance(120);
+      held.produced(20); // instead of 200
+      held.release();
+      await settle();
+    }
+    expect(decodeMs()).toBeLessThan(0.6 * beforeMs);
+  });
+
   it('tells the worker of the place that the resident holds', async () => {
     const { clock, plane } = bed();
     const resident = await Resident.open(clock, plane);

@@ -207,6 +207,13 @@ export declare type ReleaseRequest = Message<"stator.router.v1.ReleaseRequest"> 
    * @generated from field: stator.router.v1.Stage stage = 3;
    */
   stage: Stage;
+
+  /**
+   * With STAGE_END: tokens of its answer, from which the router learns how fast workers are; 0 = unknown.
+   *
+   * @generated from field: uint32 output_tokens = 4;
+   */
+  outputTokens: number;
 };
 
 /**

@@ -290,7 +290,7 @@ describe('a router whose resident does not answer by gRPC', () => {
     await waitUntil(() => decisions.length === 1, { what: 'the question' });
     for (const decide of decisions) decide();
     await waitUntil(() => released.length === 1, { what: 'the place given back' });
-    expect(released).toEqual([{ requestId: 'r', reservationId: 'r1', stage: 'end' }]);
+    expect(released).toEqual([{ requestId: 'r', reservationId: 'r1', stage: 'end', outputTokens: 0 }]);
   });
 
   it.each([

@@ -79,8 +79,16 @@ describe('the speeds of ranks', () => {
     const speeds = speedsOf(1);
     speeds.learnPrefill(0, 2048, 100_000);
     expect(speeds.msPerToken).toBe(0.0207);
+    speeds.learnPrefill(0, 4000, 1e9);
+    expect(speeds.msPerToken).toBeLessThan(1.1 * 0.0207);
     for (let at = 0; at < 1000; at++) speeds.learnPrefill(0, 4000, 1e9);
-    expect(speeds.msPerToken).toBeLessThanOrEqual(0.1);
+    expect(speeds.msPerToken).toBeLessThanOrEqual(20);
+  });
+
+  it.each([0.3, 0.002])('learn the pace of any GPU: %f ms a token', (msPerToken) => {
+    const speeds = speedsOf(1);
+    for (let at = 0; at < 500; at++) speeds.learnPrefill(0, 4000, 4000 * msPerToken);
+    expect(speeds.msPerToken / msPerToken).toBeCloseTo(1, 2);
   });
 
   it('stay nearly the same if some clients stop reading for minutes', () => {
@@ -88,6 +96,15 @@ describe('the speeds of ranks', () => {
     for (let at = 0; at < 2000; at++) end(speeds, at % 2, (at % 10) * 50_000, at % 17 > 0 ? {} : { slowness: 300 });
     expect([...speeds.slowness.subarray(0, 3)]).toEqual([1, 1, 1]);
     expect(speeds.stepMs).toBeLessThan(2 * STEP_MS);
+  });
+
+  it('count a request of days as one of minutes', () => {
+    const speeds = speedsOf(1);
+    const paused = { rank: 0, elapsedMs: 1e9, sinceStartMs: 1e9, prefilledTokens: 0, contextTokens: 1000 };
+    speeds.learnEnd(paused, 400);
+    speeds.learnFirstToken(1e9);
+    expect(speeds.e2eMs).toBeLessThan(3000);
+    expect(speeds.ttftMs).toBeLessThan(150);
   });
 
   it('learn the step but no slope from contexts that hardly differ', () => {
