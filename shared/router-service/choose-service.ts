@@ -84,14 +84,13 @@ export class ResidentService implements ChooseService {
     if (held !== undefined) return held;
     if (this.#waiting.size >= WAITING_MAX) throw workerError('WorkerOverloaded', 'too many requests wait');
     let waiting: AbortController | undefined;
-    const request = {
-      ...routeRequestOf(query, this.#poolOf(query)),
-      onQueued: (position: number) => {
-        caller.queued(position);
-        waiting ??= this.#wait(requestId, caller.left);
-        return waiting.signal;
-      },
+    const onQueued = (position: number): AbortSignal => {
+      caller.queued(position);
+      waiting ??= this.#wait(requestId, caller.left);
+      return waiting.signal;
     };
+    // A caller that hears nothing would decide by itself before the second decision.
+    const request = { ...routeRequestOf(query, this.#poolOf(query)), onQueued, onHeld: () => onQueued(0) };
     this.#leave(requestId, 'another query with its id'); // its caller gave up, and asks again
     if (this.#options.asksFirst) waiting = this.#wait(requestId, caller.left);
     try {

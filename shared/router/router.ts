@@ -93,6 +93,11 @@ export interface RouteRequest {
    * request leaves the queue, in place of `choose`'s.
    */
   readonly onQueued?: ((position: number) => AbortSignal | undefined) | undefined;
+  /**
+   * Called once instead of `onQueued` if the router decides a second time in an instant, so that its answer takes
+   * longer than a decision does. May return such a signal, too.
+   */
+  readonly onHeld?: (() => AbortSignal | undefined) | undefined;
 }
 
 /**

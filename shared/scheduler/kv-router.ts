@@ -173,7 +173,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       });
       if (!ticket.isWaiting) return;
       const { position } = ticket; // undefined if the router decides again in an instant
-      const leaving = (position === undefined ? undefined : request.onQueued?.(position)) ?? signal;
+      const leaving = (position === undefined ? request.onHeld?.() : request.onQueued?.(position)) ?? signal;
       const end = (reason: unknown): void => {
         leave();
         ticket.cancel();

@@ -165,6 +165,22 @@ describe('the queue of the resident router', () => {
     expect(fourth.chosen).toBeUndefined();
   });
 
+  it('tells its caller at once if the router decides a second time', async () => {
+    const router = {
+      choose: ({ onHeld }: RouteRequest, signal: AbortSignal) =>
+        new Promise<never>((_, reject) => {
+          const leaving = onHeld?.() ?? signal;
+          leaving.addEventListener('abort', () => reject(leaving.reason), { once: true });
+        }),
+    };
+    const resident = await Resident.open(new VirtualClock(), undefined, { router });
+    const held = await choose(resident, query('r', prompt(160)));
+    expect(held.queued).toBe(0);
+    held.leave();
+    await settle();
+    expect(held.error?.code).toBe('client_closed_request');
+  });
+
   it('is left by a caller that goes', async () => {
     const { resident } = await full();
     const third = await choose(resident, query('r3', prompt(160, 3)));

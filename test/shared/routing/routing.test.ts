@@ -506,8 +506,12 @@ describe('replicas', () => {
     const routers: RoutingProcess[] = [];
     for (let at = 0; at < 8; at++) routers.push(await fleet.start(REPLICA));
     await fleet.settle(1000);
+    let held = 0;
+    const onHeld = (): undefined => {
+      held++;
+    };
     const chooseAtOnce = async (round: number) => {
-      const choosing = routers.map((router, at) => router.choose({ tokenIds: ownPrompt(8 * round + at) }));
+      const choosing = routers.map((router, at) => router.choose({ tokenIds: ownPrompt(8 * round + at), onHeld }));
       for (let step = 0; step < 10; step++) await fleet.settle(5); // messages arrive between the steps of the clock
       return Promise.all(choosing);
     };
@@ -515,6 +519,7 @@ describe('replicas', () => {
     await fleet.settle(50);
     const places = await chooseAtOnce(1);
     expect(new Set(places.map(({ worker }) => worker.id)).size).toBe(8);
+    expect(held).toBeGreaterThanOrEqual(8);
     for (const router of routers) expect(await router.counted(BLOCKS)).toBe(8 * 250);
     for (const place of places) place.release();
     await fleet.settle(50);
