@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { BlockList, isIP, type Server } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
 import type { PortRange } from '../config/index.ts';
+import { reasonOf } from '../errors/index.ts';
 
 export interface ListenAddress {
   readonly bind: string;
@@ -92,6 +93,17 @@ const FAULTS_OF_HOST = new Set(['EADDRNOTAVAIL', 'EAFNOSUPPORT', 'EAI_AGAIN', 'E
 export function settingOfListener(failure: unknown): string {
   const { code = '' } = failure as NodeJS.ErrnoException;
   return FAULTS_OF_HOST.has(code) ? 'DYN_TCP_RPC_HOST' : 'DYN_TCP_RPC_PORT';
+}
+
+/** Listens for requests on the first free port of `ports`. Rejects with an error that names the setting to change. */
+export async function listenForRequests(server: Server, ports: PortRange, host: string): Promise<void> {
+  try {
+    await listenInRange(server, ports, host);
+  } catch (cause) {
+    const where = formatHostPort(host, ports.first);
+    const remedy = `set ${settingOfListener(cause)}`;
+    throw new Error(`the request plane cannot listen on ${where} (${reasonOf(cause)}): ${remedy}`, { cause });
+  }
 }
 
 /** Returns `host:port`, with IPv6 addresses in brackets. */

@@ -1,14 +1,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { connect as connectSecurely, type Server as TlsServer } from 'node:tls';
-import { reasonOf } from '../../../errors/index.ts';
-import {
-  formatHostPort,
-  listenAddress,
-  listenInRange,
-  refuseOpenListener,
-  settingOfListener,
-} from '../../listen-address.ts';
+import { formatHostPort, listenAddress, listenForRequests, refuseOpenListener } from '../../listen-address.ts';
 import { Unproven } from '../frames/unproven.ts';
 import { clientTlsOptions, type PlaneTls, serverTlsOptions } from '../tcp/tls.ts';
 import { tlsServer } from '../tcp/tls-server.ts';
@@ -79,11 +72,7 @@ export class DynamoPlaneServer implements PlaneServer, ServingHost {
     const { bind, advertise } = listenAddress(settings.host);
     refuseOpen(settings, bind);
     const created = new DynamoPlaneServer(settings, settings.advertiseHost ?? advertise);
-    await listenInRange(created.#server, settings.ports, bind).catch((cause: unknown) => {
-      const where = formatHostPort(bind, settings.ports.first);
-      const remedy = `set ${settingOfListener(cause)}`;
-      throw new Error(`the request plane cannot listen on ${where} (${reasonOf(cause)}): ${remedy}`, { cause });
-    });
+    await listenForRequests(created.#server, settings.ports, bind);
     // error of an accept: the listener continues
     created.#server.on('error', () => settings.observer.connectionError());
     return created;

@@ -2,14 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import type { TlsOptions, Server as TlsServer } from 'node:tls';
 import type { PortRange } from '../../../config/index.ts';
-import { reasonOf } from '../../../errors/index.ts';
-import {
-  formatHostPort,
-  listenAddress,
-  listenInRange,
-  refuseOpenListener,
-  settingOfListener,
-} from '../../listen-address.ts';
+import { formatHostPort, listenAddress, listenForRequests, refuseOpenListener } from '../../listen-address.ts';
 import type { ByteChannel } from '../frames/byte-channel.ts';
 import { EndpointHost } from '../frames/endpoint-host.ts';
 import { Heartbeat } from '../frames/heartbeat.ts';
@@ -70,12 +63,7 @@ export class TcpPlaneServer extends EndpointHost implements PlaneServer {
     const { bind, advertise } = listenAddress(settings.host);
     refuseOpen(settings, bind);
     const created = new TcpPlaneServer(settings, options, settings.advertiseHost ?? advertise);
-    await listenInRange(created.#server, settings.ports, bind).catch((thrown: unknown) => {
-      const where = formatHostPort(bind, settings.ports.first);
-      const remedy = `set ${settingOfListener(thrown)}`;
-      const message = `the request plane cannot listen on ${where} (${reasonOf(thrown)}): ${remedy}`;
-      throw new Error(message, { cause: thrown });
-    });
+    await listenForRequests(created.#server, settings.ports, bind);
     // error of an accept: the listener continues
     created.#server.on('error', () => settings.observer.connectionError());
     return created;
