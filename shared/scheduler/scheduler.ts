@@ -146,13 +146,16 @@ export class Scheduler {
     if (failure !== undefined) return this.#reject(outcome, failure);
     if (!this.#queue.mustWait(weighed)) {
       this.#dispatch(weighed, outcome, 0, matchMs);
-      return this.#looks.isHeld(outcome) ? new HeldTicket(this.#looks, outcome, (held) => this.#withdraw(held)) : DONE;
+      return this.#looks.isHeld(outcome) ? this.#heldTicketOf(outcome) : DONE;
     }
     const waiting = this.#queue.enter(weighed, outcome, startMs);
     if ('kind' in waiting) return this.#reject(outcome, waiting);
     this.#drain(); // it may be more urgent than the first that waits
-    const ofLook = new HeldTicket(this.#looks, outcome, (held) => this.#withdraw(held));
-    return new QueueTicket(this.#queue, waiting, ofLook, () => this.#drain());
+    return new QueueTicket(this.#queue, waiting, this.#heldTicketOf(outcome), () => this.#drain());
+  }
+
+  #heldTicketOf(outcome: SchedulingOutcome): HeldTicket {
+    return new HeldTicket(this.#looks, outcome, (held) => this.#withdraw(held));
   }
 
   /** Records the first token of a request. Idempotent; ignores unknown ids. */

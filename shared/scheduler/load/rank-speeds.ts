@@ -112,7 +112,7 @@ export class RankSpeeds {
   /** Learns from a prefill that was the oldest of its rank for `elapsedMs` and has ended. Ignores short ones. */
   learnPrefill(rank: number, tokens: number, elapsedMs: number): void {
     if (tokens <= PREFILL_TOKENS_MIN) return;
-    const ratio = Math.max(1 / PREFILL_RATIO_MAX, Math.min(PREFILL_RATIO_MAX, elapsedMs / tokens / this.#msPerToken));
+    const ratio = within(PREFILL_RATIO_MAX, elapsedMs / tokens / this.#msPerToken);
     const seen = ratio * this.#msPerToken;
     this.#learnSlowness(rank, seen / this.#msPerToken, PREFILL_GAIN);
     const next = KEPT * this.#msPerToken + (1 - KEPT) * seen;
@@ -141,11 +141,15 @@ export class RankSpeeds {
 
   #learnSlowness(rank: number, seen: number, gain: number): void {
     const now = this.#seenSlowness[rank] ?? 1;
-    const bounded = Math.min(SLOWNESS_MAX, Math.max(1 / SLOWNESS_MAX, seen));
-    const next = now * (bounded / now) ** gain;
+    const next = now * (within(SLOWNESS_MAX, seen) / now) ** gain;
     this.#seenSlowness[rank] = next;
     this.#slowness[rank] = next < SLOWNESS_BAND && next * SLOWNESS_BAND > 1 ? 1 : next;
   }
+}
+
+/** Returns the ratio, but at least 1 / `most` and at most `most`. */
+function within(most: number, ratio: number): number {
+  return Math.min(most, Math.max(1 / most, ratio));
 }
 
 /** Returns the mean of requests after one more. */
