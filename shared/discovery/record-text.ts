@@ -74,6 +74,7 @@ const runtimeConfig = fields({
   data_parallel_size: maybe(whole(1, RANKS_MAX)),
   enable_local_indexer: maybe(flag),
   kv_event_publishing_enabled: maybe(flag),
+  enable_eagle: maybe(flag),
   taints: maybe(words),
   topology_domains: maybe(recordOf(word, word)),
   kv_transfer_domain: maybe(word),

@@ -43,6 +43,8 @@ export interface RuntimeConfig {
   readonly data_parallel_size?: number;
   readonly enable_local_indexer?: boolean;
   readonly kv_event_publishing_enabled?: boolean;
+  /** Whether the hash of a block in KV events also covers the first token after it: Dynamo's SGLang with EAGLE. */
+  readonly enable_eagle?: boolean;
   readonly runtime_data?: Readonly<Record<string, unknown>>;
   readonly taints?: readonly string[];
   /** Place of the worker, from domain to value; each pair is also a taint. */

@@ -9,8 +9,12 @@ export type EngineEvent =
       readonly blockHashes: Uint32Array;
       /** One pair; undefined for the first block of a prompt. */
       readonly parentHash: Uint32Array | undefined;
-      /** Tokens of all blocks, one after another. */
+      /**
+       * Tokens of all blocks, one after another. A cache that keeps only some of its blocks names the tokens between
+       * them, too; a connector of vLLM that offloads blocks may name none.
+       */
       readonly tokenIds: Uint32Array;
+      /** 0 if the event names no tokens. */
       readonly blockSizeTokens: number;
       /**
        * Other values that the hash of each block covers, untagged: adapter, `[media id, offset]`, salt, digests of
@@ -165,7 +169,7 @@ function readStored(event: StoredFields): EngineEvent | undefined {
   if (blockHashes === undefined || tokenIds === undefined || (parent !== null && parentHash === undefined)) {
     return undefined;
   }
-  if (blockSizeTokens < 1 || tokenIds.length !== blockSizeTokens * (blockHashes.length / 2)) return undefined;
+  if (blockSizeTokens < 0) return undefined;
   return {
     kind: 'stored',
     blockHashes,
@@ -186,11 +190,15 @@ function toNumber(value: number | bigint | null | undefined): number | undefined
   return value === undefined || value === null ? undefined : Number(value);
 }
 
-/** Reads token ids; undefined when the entries are not ids: speculative engines may send pairs of tokens. */
+/**
+ * Reads token ids; undefined when the entries are neither ids nor pairs of ids. SGLang with EAGLE names each place of
+ * its cache by the token there and the next one. Blocks are hashed by the tokens that they hold, so the first counts.
+ */
 function toTokenIds(list: readonly unknown[]): Uint32Array | undefined {
   const ids = new Uint32Array(list.length);
   for (let at = 0; at < list.length; at++) {
-    const id = list[at];
+    const entry = list[at];
+    const id: unknown = Array.isArray(entry) && entry.length === 2 ? entry[0] : entry;
     if (!Number.isInteger(id)) return undefined;
     ids[at] = id as number;
   }

@@ -18,6 +18,10 @@ export interface EventNormaliserOptions {
 /** Limit of salted blocks whose salt is remembered for the blocks after them; no engine holds more. */
 const SALTED_BLOCKS_MAX = 1_000_000;
 
+/** Reason for stores of vLLM's connectors that copy blocks to host memory. Their events name tokens on request. */
+const NO_TOKENS =
+  'no tokens: set "self_describing_kv_events": true in kv_connector_extra_config of --kv-transfer-config';
+
 /** Kinds of cache that hold every token of the prefix; windows and states do not. */
 const WHOLE_PREFIX_KINDS: ReadonlySet<string> = new Set(['full_attention', 'mla_attention', 'sink_full_attention']);
 
@@ -109,10 +113,12 @@ export class EventNormaliser {
     return holdsPrefixes;
   }
 
-  #whyUnusable({ blockSizeTokens, loraId, loraName }: Stored): string | undefined {
+  #whyUnusable({ blockSizeTokens, blockHashes, tokenIds, loraId, loraName }: Stored): string | undefined {
+    if (tokenIds.length === 0) return NO_TOKENS;
     if (blockSizeTokens !== this.#options.blockSizeTokens) {
       return `block size ${blockSizeTokens}, not ${this.#options.blockSizeTokens}`;
     }
+    if (tokenIds.length !== blockSizeTokens * (blockHashes.length / 2)) return 'tokens that do not fill its blocks';
     // Older engines number their adapters; routers hash by names.
     return loraId !== undefined && loraName === undefined ? 'an adapter without a name' : undefined;
   }

@@ -149,6 +149,7 @@ function setOf(leader: JoinedCard, { name, live, ready, serving, readiness, term
     model: name,
     role,
     blockSizeTokens: card.model_input === 'Tokens' ? (blockSizeTokens ?? card.kv_cache_block_size) : 0,
+    ...(isEagle(card) ? { isEagle: true } : {}),
   };
   const base = baseSum && { ...pool, key: baseSum, model: leader.base?.card.display_name };
   const namespaces = new Set(members.map(({ record }) => record.namespace));
@@ -168,15 +169,17 @@ function setOf(leader: JoinedCard, { name, live, ready, serving, readiness, term
     pool: base ? { ...pool, base } : pool,
     workers,
     standing: isStanding ? live.filter(isAlike).flatMap(workerOf) : NO_WORKERS,
-    prefill: prefillPoolOf(pool, helpers.flatMap(workerOf)),
+    prefill: prefillPoolOf(pool, helpers),
     encoders: beside.filter(({ record }) => record.card.worker_type === 'encode').flatMap(workerOf),
   };
 }
 
 /** Returns the pool of prefill workers beside `pool`. It has its own key, because pools come and go separately. */
-function prefillPoolOf(pool: WorkerPool, workers: readonly Worker[]): PrefillPool | undefined {
+function prefillPoolOf(pool: WorkerPool, helpers: readonly JoinedCard[]): PrefillPool | undefined {
+  const workers = helpers.flatMap(workerOf);
   if (pool.role !== 'decode' || workers.length === 0) return undefined;
-  return { pool: { ...pool, key: `${pool.key}.prefill`, role: 'prefill' }, workers };
+  const speculates = helpers.some(({ record }) => isEagle(record.card));
+  return { pool: { ...pool, key: `${pool.key}.prefill`, role: 'prefill', isEagle: speculates }, workers };
 }
 
 /**
@@ -266,10 +269,16 @@ function cardChecksum(card: ModelCard): string {
     files,
     parsersOf(card),
     ...(card.runtime_config.media_chats === true ? ['media'] : []),
+    ...(isEagle(card) ? ['eagle'] : []),
   ];
   const sum = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 32);
   CHECKSUMS.set(card, sum);
   return sum;
+}
+
+/** Returns whether the workers of a card name their blocks by one token more than a block has. */
+function isEagle({ runtime_config: { enable_eagle } }: ModelCard): boolean {
+  return enable_eagle === true;
 }
 
 /** Returns the checksum that workers of both products give the same bytes, if the card has it. */

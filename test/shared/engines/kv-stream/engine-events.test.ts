@@ -60,14 +60,21 @@ describe('batches of KV events', () => {
     ]);
   });
 
-  it('leaves out stores whose tokens are pairs or do not fill their blocks, and takes those beside them', () => {
-    const pairs = ['BlockStored', [1], null, [[1, 2]], 1, null];
-    const short = ['BlockStored', [1, 2], null, [1, 2, 3], 2, null];
+  it('takes the first token of each pair, by which SGLang with EAGLE names the places of its cache', () => {
+    const pairs = [1, 2, 3, 4].map((token) => [token, token + 1]);
+    const { events, unreadable } = decodeEventBatch(pack([1, [['BlockStored', [1, 2], null, pairs, 2, null]]]));
+    expect(events.map(plain)).toMatchObject([{ hashes: [1, 0, 2, 0], tokens: [1, 2, 3, 4] }]);
+    expect(unreadable).toBe(0);
+  });
+
+  it('leaves out stores whose tokens are neither ids nor pairs of ids, and takes those beside them', () => {
+    const triple = ['BlockStored', [1], null, [[1, 2, 3]], 1, null];
+    const texts = ['BlockStored', [1], null, [['1', 2]], 1, null];
     const wrong = { type: 'BlockStored', block_hashes: [1], token_ids: [1], block_size: 1, lora_name: 7 };
     const hashless = ['BlockStored', [Buffer.alloc(7)], null, [1], 1, null];
     const broken = ['BlockStored', [1], null, [1.5], 1, null];
     const fit = ['BlockRemoved', [1], null];
-    const batch = decodeEventBatch(pack([1, [pairs, short, wrong, hashless, broken, fit]]));
+    const batch = decodeEventBatch(pack([1, [triple, texts, wrong, hashless, broken, fit]]));
     expect(batch).toMatchObject({ events: [{ kind: 'removed' }], unreadable: 5 });
   });
 

@@ -133,6 +133,20 @@ describe('KV events in our own terms', () => {
     expect(unusable).toEqual([]);
   });
 
+  it('reports stores as unusable that name too few tokens or none, but not those of groups that it leaves out', () => {
+    const [few, none] = [{ tokenIds: Uint32Array.of(1) }, { tokenIds: new Uint32Array(0), blockSizeTokens: 0 }];
+    const state = stored({
+      group: 0,
+      cacheKind: 'mamba',
+      blockHashes: Uint32Array.of(1, 0),
+      tokenIds: new Uint32Array(8),
+    });
+    for (const event of [stored(few), stored({ ...none, medium: 'CPU' }), state]) {
+      expect(create(2).apply(event)).toBeUndefined();
+    }
+    expect(unusable).toEqual(['tokens that do not fill its blocks', expect.stringContaining('no tokens')]);
+  });
+
   it('leaves out blocks of another size, and of adapters that have a number only', () => {
     expect(create(4).apply(stored())).toBeUndefined();
     expect(create(2).apply(stored({ loraId: 1 }))).toBeUndefined();

@@ -91,6 +91,18 @@ describe('models of workers of Dynamo', () => {
     });
   });
 
+  it('have pools of blocks that cover a token more, if their engines speculate', async () => {
+    const runtime_config = { ...(CARD.runtime_config as object), enable_eagle: true };
+    const decode = { worker_type: 'decode', needs: [['prefill']], runtime_config };
+    await register('dynamo/backend/generate/a', decode);
+    await register('dynamo/prefill/generate/b', { worker_type: 'prefill', model_type: 'Prefill' });
+    await register('dynamo/backend/generate/c', { ...decode, runtime_config: CARD.runtime_config });
+    const { pool, prefill, otherSets } = (await modelsNow()).get('qwen3') as RoutableModel;
+    const sets = [pool, ...(otherSets ?? []).map((set) => set.pool)];
+    expect(sets.map(({ isEagle }) => isEagle === true).sort()).toEqual([false, true]);
+    expect(prefill?.pool.isEagle).toBe(false);
+  });
+
   it('may be adapters beside their base model', async () => {
     await register('dynamo/backend/generate/a');
     const lora = { name: 'law', max_gpu_lora_count: null };
