@@ -20,6 +20,7 @@ export {
   toServeError,
 } from './serve-error.ts';
 export { faultInAnswer, faultOfStatus, isFault, nameOfStatus, readFault } from './told-faults.ts';
+export { anthropicTooLong } from './too-long.ts';
 export {
   fromWire,
   isClientCancel,

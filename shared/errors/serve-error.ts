@@ -1,5 +1,6 @@
 import { codeRow, type ErrorCode } from './codes.ts';
 import { LIMITS, type LimitName, type RefusingLimit } from './limits.ts';
+import { inAnthropicWords } from './too-long.ts';
 import type { WorkerErrorKind } from './worker-kinds.ts';
 
 export interface ServeErrorOptions {
@@ -123,9 +124,10 @@ export function openAiStreamError(error: ServeError): string {
 }
 
 export function anthropicErrorBody(error: ServeError, requestId: string): object {
+  const message = error.code === 'context_length_exceeded' ? inAnthropicWords(error.message) : error.message;
   return {
     type: 'error',
-    error: { type: codeRow(error.code).anthropicType, message: error.message },
+    error: { type: codeRow(error.code).anthropicType, message },
     request_id: requestId,
   };
 }

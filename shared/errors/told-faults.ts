@@ -1,6 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import { isRecord } from '../records/index.ts';
 import type { ServeError } from './serve-error.ts';
+import { saysTooLong } from './too-long.ts';
 import { workerError } from './worker-errors.ts';
 import type { WorkerErrorKind } from './worker-kinds.ts';
 
@@ -163,9 +164,6 @@ const STATUS_OF_LABEL: readonly (readonly [RegExp, number])[] = [
   ],
 ];
 
-/** Words with which many servers say that a prompt is too long. */
-const TOO_LONG = /context (?:length|window|size)|maximum context|prompt is too long/i;
-
 /**
  * Returns the failure for an error object in a 200 answer, inside a stream or in a whole answer, or for the text of an
  * error event.
@@ -177,7 +175,7 @@ export function faultInAnswer(body: unknown): ServeError {
   if (named !== undefined) return faultOfStatus(named, fault);
   // `detail` without anything else is what FastAPI writes if it refuses a request.
   const isRefusal = isRecord(body) && body.detail !== undefined && body.error === undefined;
-  if (isRefusal || TOO_LONG.test(fault.message)) {
+  if (isRefusal || saysTooLong(fault.message)) {
     return workerError('InvalidArgument', fault.message, { param: fault.param });
   }
   return workerError('Unknown', `engine failed in its answer: ${fault.message}`);

@@ -1,6 +1,7 @@
 import { type ErrorCode, isErrorCode } from './codes.ts';
 import type { LimitName } from './limits.ts';
 import { reasonOf, ServeError, type ServeErrorOptions } from './serve-error.ts';
+import { saysTooLong } from './too-long.ts';
 import {
   isClientStatus,
   isWorkerErrorKind,
@@ -59,7 +60,8 @@ export function workerError(
   if (row.showsMessage) {
     const message = diagnostics === undefined ? row.message : reasonOf(diagnostics);
     const shown = isMistake ? status : undefined;
-    return failure(row, kind, message, { cause: diagnostics, param, status: shown, retryAfterMs, limit });
+    const meant = saysTooLong(message) ? TOO_LONG : row;
+    return failure(meant, kind, message, { cause: diagnostics, param, status: shown, retryAfterMs, limit });
   }
   if (kind === 'WorkerOverloaded' && status === LIMITED_STATUS) {
     const { message } = rowOf('RateLimited');
@@ -75,6 +77,9 @@ export function workerError(
   const shown = isMistake ? status : undefined;
   return failure(meant, asserted, meant.message, { cause: diagnostics, param, status: shown, retryAfterMs });
 }
+
+/** Refusal of a prompt that is longer than the context. Clients that compact conversations look for its code. */
+const TOO_LONG = { ...rowOf('InvalidArgument'), code: 'context_length_exceeded' } as const satisfies KindRow;
 
 /** Codes of servers that limit their callers, and of servers that are full. */
 const LIMITED_STATUS = 429;

@@ -1,5 +1,5 @@
 import type { Clock } from '../../clock/index.ts';
-import { overLimit, ServeError } from '../../errors/index.ts';
+import { anthropicTooLong, overLimit, ServeError } from '../../errors/index.ts';
 import type { ChatMessage, EngineRequest, GenerationRequest, PromptInput } from '../../protocol/index.ts';
 import type { LoadedModel, PromptEncoder, Tokenizer } from '../../tokens/index.ts';
 import type { PromptObserver } from '../pipeline.ts';
@@ -229,10 +229,24 @@ function fitted(request: GenerationRequest, tokens: number | undefined): number 
 
 function tooLong(request: GenerationRequest, { tokens, isWhole }: PromptLength, contextLength: number): ServeError {
   const count = isWhole ? tokens : `at least ${tokens}`;
-  return new ServeError(
-    'context_length_exceeded',
-    `This model's maximum context length is ${contextLength} tokens, but the prompt has ${count} tokens. Shorten the prompt.`,
-    { param: promptField(request) },
+  const message =
+    request.endpoint === 'anthropic_messages'
+      ? anthropicTooLong(`${count}`, contextLength)
+      : openAiTooLong(request, count, contextLength);
+  return new ServeError('context_length_exceeded', message, { param: promptField(request) });
+}
+
+/** Returns OpenAI's words for a prompt that does not fit: clients without the code look for them. */
+function openAiTooLong(
+  { endpoint, prompt: { kind } }: GenerationRequest,
+  count: number | string,
+  contextLength: number,
+) {
+  const isInput = endpoint === 'responses' || endpoint === 'embeddings';
+  const prompt = isInput ? 'input' : kind === 'chat' ? 'messages' : 'prompt';
+  return (
+    `This model's maximum context length is ${contextLength} tokens. However, your ${prompt} resulted in ` +
+    `${count} tokens. Please reduce the length of the ${prompt}.`
   );
 }
 

@@ -52,7 +52,7 @@ describe('the table of codes', () => {
     expect(openAiErrorBody(error)).toEqual({ error: { message: 'text', type, param: 'messages[0]', code } });
     expect(anthropicErrorBody(error, 'req_1')).toEqual({
       type: 'error',
-      error: { type: anthropicType, message: 'text' },
+      error: { type: anthropicType, message: code === 'context_length_exceeded' ? 'prompt is too long: text' : 'text' },
       request_id: 'req_1',
     });
     expect(isErrorCode(code)).toBe(true);

@@ -73,6 +73,27 @@ describe('a class of failure', () => {
   });
 });
 
+describe('a worker that refuses a prompt because it is too long', () => {
+  it.each([
+    "This model's maximum context length is 4096 tokens. However, your prompt contains 4100 input tokens.",
+    'The decoder prompt (length 8197) is longer than the maximum model length of 8192.',
+    "The input (20 tokens) is longer than the model's context length (10 tokens).",
+    'Input length (20 tokens) exceeds the maximum allowed length (10 tokens).',
+    'the request exceeds the available context size, try increasing it',
+    'Your input exceeds the context window of this model.',
+    'prompt is too long: 20 tokens > 10 maximum',
+    'prompt too long; exceeded max context length by 2 tokens',
+  ])('has the code that clients look for: %s', (message) => {
+    const error = fromWire(toWire(workerError('InvalidArgument', message, { status: 400 })));
+    expect(error).toMatchObject({ code: 'context_length_exceeded', message, status: 400, worker: 'InvalidArgument' });
+  });
+
+  it('is not taken for a worker that failed', () => {
+    expect(workerError('Internal', 'cannot allocate the context window').code).toBe('internal_error');
+    expect(workerError('InvalidArgument', 'temperature must not be negative').code).toBe('invalid_value');
+  });
+});
+
 describe('a status that a worker asserts', () => {
   it.each([
     [400, 400, 'invalid_value', 'Invalid request'],

@@ -16,6 +16,7 @@ import {
   notUnderWay,
   refuseMessages,
   requestIdHeader,
+  SIGNATURE,
   toolUseId,
 } from './wire.ts';
 
@@ -33,8 +34,7 @@ const TEXT_BLOCK = '{"type":"text","text":""}';
 
 const THINKING_BLOCK = '{"type":"thinking","thinking":"","signature":""}';
 
-/** Signature event of a thought. Clients expect one with every thought, but cannot verify this one. */
-const SIGNATURE_DELTA = '{"type":"signature_delta","signature":"erased"}';
+const SIGNATURE_DELTA = `{"type":"signature_delta","signature":"${SIGNATURE}"}`;
 
 const PING_FRAME = eventFrame('ping', '{"type":"ping"}');
 const STOP_FRAME = eventFrame('message_stop', '{"type":"message_stop"}');

@@ -32,6 +32,7 @@ import {
   notUnderWay,
   refuseMessages,
   requestIdHeader,
+  SIGNATURE,
   toolUseId,
 } from './wire.ts';
 
@@ -167,7 +168,7 @@ function blockBody(block: Block): object {
     case 'text':
       return { type: 'text', text: block.text };
     case 'thinking':
-      return { type: 'thinking', thinking: block.text, signature: '' };
+      return { type: 'thinking', thinking: block.text, signature: SIGNATURE };
     case 'tool_use':
       return { type: 'tool_use', id: block.id, name: block.name, input: toolInput(block.text) };
   }

@@ -35,6 +35,12 @@ export function messageStop({ reason, stopReason }: TextFinish, stopSequences: r
   return { stop_reason: STOP_REASONS[reason], stop_sequence: null };
 }
 
+/**
+ * Signature of every thought. No part of Stator verifies it, but clients take thoughts without a signature for broken:
+ * they drop them from the history, or send them back as text.
+ */
+export const SIGNATURE = 'erased';
+
 /** Returns the `usage` of a message. */
 export function messageUsage(usage: Usage): object {
   const cached = usage.hidesCache === true ? 0 : (usage.cachedTokens ?? 0);

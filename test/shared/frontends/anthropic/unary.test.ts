@@ -25,7 +25,7 @@ describe('a Messages object', () => {
       type: 'message',
       role: 'assistant',
       content: [
-        { type: 'thinking', thinking: 'hmm', signature: '' },
+        { type: 'thinking', thinking: 'hmm', signature: 'erased' },
         { type: 'text', text: 'Let me look.' },
         { type: 'tool_use', id: expect.stringMatching(/^toolu_[0-9a-f]{32}$/), name: 'get_time', input: { tz: 'UTC' } },
       ],
@@ -69,7 +69,6 @@ describe('a Messages object', () => {
     ['service_unavailable', 503, 'overloaded_error'],
     ['server_overloaded', 529, 'overloaded_error'],
     ['internal_error', 500, 'api_error'],
-    ['context_length_exceeded', 400, 'invalid_request_error'],
     ['deadline_exceeded', 504, 'api_error'],
   ] as const)('tells %s as %i %s, whatever OpenAI clients get', async (code, status, type) => {
     const { response, text } = await answer({}, ({ sink }) => sink.fail(new ServeError(code, 'why')), {
@@ -77,6 +76,20 @@ describe('a Messages object', () => {
     });
     expect(response.status).toBe(status);
     expect(JSON.parse(text)).toMatchObject({ type: 'error', error: { type, message: 'why' } });
+  });
+});
+
+describe('a prompt that is too long', () => {
+  it.each([
+    ['prompt is too long: 200 tokens > 100 maximum', 'prompt is too long: 200 tokens > 100 maximum'],
+    ['Prompt is too long (200)', 'Prompt is too long (200)'],
+    ['the context length is 100', 'prompt is too long: the context length is 100'],
+  ])('turns %j into %j, because clients compact a conversation only on these words', async (message, told) => {
+    const { response, text } = await answer({}, ({ sink }) =>
+      sink.fail(new ServeError('context_length_exceeded', message)),
+    );
+    expect(response.status).toBe(400);
+    expect(JSON.parse(text)).toMatchObject({ error: { type: 'invalid_request_error', message: told } });
   });
 });
 
@@ -119,7 +132,7 @@ function fold(seen: readonly Frame[]): readonly JsonObject[] {
     if (type !== 'content_block_delta') continue;
     const target = blocks.at(-1);
     expect(target?.index).toBe(index);
-    const { type: _delta, signature: _none, ...grown } = delta as JsonObject;
+    const { type: _delta, ...grown } = delta as JsonObject;
     for (const [key, value] of Object.entries(grown)) {
       const field = key === 'partial_json' ? 'input' : key;
       if (target !== undefined) target[field] = `${target[field]}${value}`;

@@ -186,6 +186,28 @@ describe('a responses stream', () => {
     });
   });
 
+  it.each([
+    ['before the first word', 0],
+    ['after one', 5],
+  ])('tells by an event, %s, that the prompt is too long: codex shortens a thread only then', async (_when, before) => {
+    const bed = openBed(({ sink }) => {
+      if (before > 0) say(sink, 'a');
+      sink.fail(new ServeError('context_length_exceeded', 'too long', { param: 'input' }));
+    });
+    const response = await bed.create({ stream: true });
+    expect(response.status).toBe(200);
+    const events = eventsOf(await response.text());
+    expect(events.map((event) => event.type).slice(0, 2)).toEqual(['response.created', 'response.in_progress']);
+    expect(last(events)).toMatchObject({
+      status: 'failed',
+      error: { code: 'context_length_exceeded', message: 'too long' },
+    });
+    expect(events.at(-1)).toMatchObject({ type: 'response.failed' });
+    const whole = await bed.create({});
+    expect(whole.status).toBe(400);
+    expect(await whole.json()).toMatchObject({ error: { code: 'context_length_exceeded', param: 'input' } });
+  });
+
   it('commits after two silent seconds, and then tells a failure as an event', async () => {
     const clock = new VirtualClock();
     const bed = openBed(() => {}, { clock });

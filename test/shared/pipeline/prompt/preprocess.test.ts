@@ -64,7 +64,9 @@ describe('media for a model whose template knows only text', () => {
 describe('a prompt that does not fit', () => {
   const refusal = (length: string, param = 'prompt') => ({
     code: 'context_length_exceeded',
-    message: `This model's maximum context length is 100 tokens, but the prompt has ${length} tokens. Shorten the prompt.`,
+    message:
+      `This model's maximum context length is 100 tokens. However, your prompt resulted in ${length} tokens. ` +
+      'Please reduce the length of the prompt.',
     param,
   });
 
@@ -76,15 +78,15 @@ describe('a prompt that does not fit', () => {
   });
 
   it.each([
-    ['chat_completions', 'messages'],
-    ['anthropic_messages', 'messages'],
-    ['responses', 'input'],
-  ] as const)('names the field of %s that held it', async (endpoint, param) => {
+    ['chat_completions', 'messages', /maximum context length is 100 tokens.* your messages resulted in 100 tokens/],
+    ['anthropic_messages', 'messages', /^prompt is too long: 100 tokens > 100 maximum$/],
+    ['responses', 'input', /maximum context length is 100 tokens.* your input resulted in 100 tokens/],
+  ] as const)('names the field of %s that held it, in the words of its API', async (endpoint, param, words) => {
     const spoken = { ...letterModel, chatTemplate: compileChatTemplate('{{ messages[0].content }}') };
     const messages = [{ role: 'user', content: 'a'.repeat(100) }];
     const asked = request({ endpoint, prompt: { kind: 'chat', messages } });
     await expect(preprocessed(asked, model(), spoken)).rejects.toThrow(
-      expect.objectContaining({ code: 'context_length_exceeded', param }),
+      expect.objectContaining({ code: 'context_length_exceeded', message: expect.stringMatching(words), param }),
     );
     await expect(preprocessed(asked, model(), letterModel)).rejects.toThrow(
       expect.objectContaining({ code: 'invalid_value', param }), // no template

@@ -75,9 +75,10 @@ export function incompleteReasonOf(
 
 /**
  * Returns the published code of a failure. The codes only tell apart the caller's limit, the caller's mistake and the
- * server's.
+ * server's. The code of a prompt that is too long is not published, but OpenAI sends it, and clients look for it.
  */
-function failureCode({ status }: ServeError): string {
+function failureCode({ status, code }: ServeError): string {
+  if (code === 'context_length_exceeded') return code;
   if (status === 429) return 'rate_limit_exceeded';
   return status >= 400 && status < 500 ? 'invalid_prompt' : 'server_error';
 }

@@ -187,8 +187,8 @@ export type FinalEvent = 'response.completed' | 'response.incomplete' | 'respons
 export interface ResponseOutlet {
   /** Receives the items. */
   readonly observer: ItemObserver;
-  /** Whether the client has read a part of the response. A failure must then be an event of the response. */
-  readonly isBegun: boolean;
+  /** Returns whether a failure must be an event of the response. */
+  failsInside(error: ServeError): boolean;
   /** Whether a response without output needs an empty message. */
   readonly needsItem: boolean;
   /** Begins the response. @param body makes the first body when it is written: by then the worker is known */
@@ -206,12 +206,15 @@ const NO_OBSERVER: ItemObserver = Object.freeze({ opened: () => {}, grew: () => 
 /** Sends a response as one object. */
 export class ObjectOutlet implements ResponseOutlet {
   readonly observer = NO_OBSERVER;
-  readonly isBegun = false;
   readonly needsItem = true;
   readonly #inference: Inference;
 
   constructor(inference: Inference) {
     this.#inference = inference;
+  }
+
+  failsInside(): boolean {
+    return false;
   }
 
   begin(): void {
@@ -247,8 +250,12 @@ export class StreamOutlet implements ResponseOutlet {
     this.observer = new ItemEvents((frame, isKnownAscii) => out.write(frame, isKnownAscii), showsSummary);
   }
 
-  get isBegun(): boolean {
-    return this.#out.isCommitted;
+  /**
+   * A failure is an event if the client has read a part of the response, or if the prompt is too long, as OpenAI does
+   * it. codex shortens a conversation only after that event; a status of 400 ends its turn, and that of every retry.
+   */
+  failsInside({ code }: ServeError): boolean {
+    return this.#out.isCommitted || code === 'context_length_exceeded';
   }
 
   /** Keeps both first events with the head, so that a failure before the first output still has its status. */

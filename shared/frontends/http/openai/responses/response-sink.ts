@@ -163,7 +163,7 @@ export class ResponseSink extends DialectSink<Inference> {
   protected tell(error: ServeError): void {
     if (isClientCancel(error) && !this.#parts.decoded.compacts)
       this.#cancelled(error); // half a summary is useless
-    else if (this.#outlet.isBegun) this.#failBegun(error);
+    else if (this.#outlet.failsInside(error)) this.#failInside(error);
     else this.inference.fail(error, this.#outlet.refuse(error));
   }
 
@@ -185,7 +185,7 @@ export class ResponseSink extends DialectSink<Inference> {
     return true;
   }
 
-  #failBegun(error: ServeError): void {
+  #failInside(error: ServeError): void {
     this.#items.close('incomplete');
     const body = this.#body({ status: 'failed', output: this.#output(), error });
     this.#final = body;
