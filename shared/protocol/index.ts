@@ -4,6 +4,7 @@
  * `openai/`, `anthropic/` and `kserve/` read and write the clients' formats. `planner/` has the events that fleets send
  * to the planner. `json/` reads bodies with bounds and writes them in pieces, so that a large one blocks no other.
  */
+export { warmsCache } from './anthropic/cache-warming.ts';
 export {
   decodeCountTokens,
   decodeMessages,

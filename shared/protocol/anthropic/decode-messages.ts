@@ -8,6 +8,7 @@ import { checkTool, hostedChoice, requireHostedType } from '../openai/chat-tools
 import { decodeChatRequest } from '../openai/decode-chat.ts';
 import type { DecodeContext, Mutable } from '../openai/decode-context.ts';
 import { checkModel, checkSharedBounds, invalidValue, requireShape } from '../openai/field-checks.ts';
+import { checkCacheWarming, WARMING_TOKENS, warmsCache } from './cache-warming.ts';
 import { chatMessages } from './chat-messages.ts';
 import { clientTool } from './client-tools.ts';
 import {
@@ -51,9 +52,10 @@ export function decodeMessages(
   context: DecodeContext,
   options: MessagesDecodeOptions,
 ): GenerationRequest {
-  if (body.max_tokens === 0) throw invalidValue('max_tokens: must be greater than 0', 'max_tokens');
+  const isWarming = warmsCache(body);
+  if (isWarming) checkCacheWarming(body);
   const chat = chatBody(body, options, context.leftOut);
-  chat.max_tokens = body.max_tokens;
+  chat.max_tokens = isWarming ? WARMING_TOKENS : body.max_tokens;
   if (body.stream === true) chat.stream = true;
   if (body.temperature != null) chat.temperature = body.temperature;
   if (body.top_p != null) chat.top_p = body.top_p;

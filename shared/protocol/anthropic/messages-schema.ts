@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { atMost } from '../openai/shape-check.ts';
-import { i32, modelName, nvextSchema, positiveU32, RANGES, ranged, u32 } from '../openai/shared-fields.ts';
+import { i32, modelName, nvextSchema, RANGES, ranged, u32 } from '../openai/shared-fields.ts';
 import { blockContent, saidByModel } from './block-schemas.ts';
 
 /** Message of a conversation. Content that a model or another server wrote is read as it comes, and never refused. */
@@ -47,7 +47,7 @@ export type CountTokensBody = z.infer<typeof countTokensSchema>;
 /** Body of `POST /v1/messages`: types only. Other root keys are accepted and ignored. */
 export const messagesSchema = z.looseObject({
   model: modelName,
-  max_tokens: positiveU32,
+  max_tokens: u32,
   ...promptFields,
   stream: z.boolean().nullish(),
   temperature: ranged(z.number(), RANGES.temperature).nullish(),

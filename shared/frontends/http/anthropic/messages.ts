@@ -10,6 +10,7 @@ import {
   parseMessagesBody,
   type TextFinish,
   type Usage,
+  warmsCache,
 } from '../../../protocol/index.ts';
 import { decodeContext, generate, modelsShown, notListed } from '../../inference/dialect.ts';
 import type { HttpAppDeps } from '../deps.ts';
@@ -20,6 +21,7 @@ import { WholeSink } from '../sinks/dialect-sink.ts';
 import { namesOf, type WireNames } from '../sinks/response-names.ts';
 import { RunningUsage } from '../sinks/running-usage.ts';
 import { sendObject } from '../sinks/send.ts';
+import { CacheWarming } from './cache-warming.ts';
 import { MessageStream } from './message-stream.ts';
 import {
   anthropicRequestId,
@@ -52,7 +54,7 @@ const serveMessages = serveInference({
     const running = new RunningUsage(meter, request);
     const sink = request.stream
       ? new MessageStream(inference, request, names, running)
-      : new Message(inference, request, names);
+      : new (warmsCache(body) ? CacheWarming : Message)(inference, request, names);
     generate(inference, request, sink, { meter: running });
   },
   refuse: (inference, error) => {

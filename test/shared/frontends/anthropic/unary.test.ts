@@ -45,6 +45,31 @@ describe('a Messages object', () => {
   });
 
   it.each([
+    ['text', finish({ text: 'Sure' })],
+    ['an end of the turn', finish({ reason: 'stop' })],
+    ['a tool call', toolCall(0, 'get_time')],
+    ['reasoning', reasoning('hmm')],
+    ['a body of the engine', { kind: 'body', body: { choices: [{ message: { content: 'Sure' } }] } } as const],
+  ])('is empty and at its limit with max_tokens 0, though the worker sent %s', async (_what, event) => {
+    const body = await message({ max_tokens: 0 }, ({ sink }) => {
+      tell(sink, event);
+      sink.end({ ...USAGE, completionTokens: 1 }, true);
+    });
+    expect(body).toMatchObject({ type: 'message', content: [], stop_reason: 'max_tokens', stop_sequence: null });
+    expect(body.usage).toEqual({
+      input_tokens: 20,
+      output_tokens: 0,
+      cache_creation_input_tokens: 0,
+      cache_read_input_tokens: 10,
+    });
+  });
+
+  it('is a failure with max_tokens 0 if the worker sent nothing', async () => {
+    const { response } = await answer({ max_tokens: 0 }, ({ sink }) => sink.end(USAGE, true));
+    expect(response.status).toBe(500);
+  });
+
+  it.each([
     ['', {}],
     ['{"a":1}', { a: 1 }],
     ['{"tz": "U', { INVALID_JSON: '{"tz": "U' }],

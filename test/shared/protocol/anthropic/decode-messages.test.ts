@@ -298,11 +298,35 @@ describe('the other fields of a Messages body', () => {
   });
 });
 
+describe('a Messages body that only fills the cache', () => {
+  it.each([
+    {},
+    { thinking: { type: 'disabled' } },
+    { tools: [TOOL], tool_choice: { type: 'auto' } },
+    { output_config: { effort: 'low' } },
+  ])('asks the worker for one token with %j', (fields) => {
+    expect(decode({ max_tokens: 0, ...fields })).toMatchObject({ stop: { max_tokens: 1 }, body: { max_tokens: 1 } });
+  });
+
+  it.each([
+    [{ stream: true }, 'stream: true'],
+    [{ thinking: { type: 'enabled', budget_tokens: 1024 } }, 'thinking.type: enabled'],
+    [{ thinking: { type: 'adaptive' } }, 'thinking.type: adaptive'],
+    [{ tools: [TOOL], tool_choice: { type: 'any' } }, 'tool_choice.type: any'],
+    [{ tools: [TOOL], tool_choice: { type: 'tool', name: 'get_time' } }, 'tool_choice.type: tool'],
+    [{ output_config: { format: { type: 'json_schema', schema: {} } } }, 'output_config.format: json_schema'],
+  ])('is refused with %j, which needs an answer', (fields, message) => {
+    const [param] = message.split(':');
+    const refused = { code: 'invalid_value', param, message: expect.stringContaining(message) };
+    expect(refusal({ max_tokens: 0, ...fields })).toMatchObject(refused);
+  });
+});
+
 describe('a Messages body that is refused', () => {
   const block = (one: object) => ({ messages: [{ role: 'user', content: [one] }] });
   it.each([
     [{ max_tokens: undefined }, 'missing_required_parameter', '`max_tokens`'],
-    [{ max_tokens: 0 }, 'invalid_value', 'max_tokens: must be greater than 0'],
+    [{ max_tokens: -1 }, 'invalid_value', 'max_tokens'],
     [{ max_tokens: 1.5 }, 'invalid_value', 'max_tokens'],
     [{ messages: [] }, 'invalid_value', 'messages: field required'],
     [{ messages: [{ role: 'user', content: [] }] }, 'invalid_value', 'messages[0].content: must contain at least one'],
