@@ -7,7 +7,7 @@ export { afterSocketsAreRead, forAtMost, tellWhile, untilAborted, withDeadline }
 export { withEither } from './either-signal.ts';
 export { FileLock, type StillHeld } from './file-lock.ts';
 export { Lifetime } from './lifetime.ts';
-export { networkOf } from './networks.ts';
+export { networkOf, reachableAddresses } from './networks.ts';
 export { OpenOnce } from './open-once.ts';
 export { PeriodicTask } from './periodic-task.ts';
 export { readText } from './read-text.ts';

@@ -160,7 +160,7 @@ const FRONTEND: Brief = {
     DISCOVERY,
     { ...NAMESPACE, about: 'Serves only the models of this fleet (default: all)' },
     ROUTER_MODE,
-    { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on' },
+    { setting: 'httpHost', value: 'ADDRESS', about: 'Address to listen on (default: every one)' },
     HTTP_PORT,
     { setting: 'enableAnthropicApi', about: 'Serves the Anthropic Messages API, too' },
     { setting: 'tlsCertPath', value: 'FILE', about: 'Certificate for HTTPS, with --tls-key-path' },

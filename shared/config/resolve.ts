@@ -1,4 +1,5 @@
 import { readFileSync, statSync } from 'node:fs';
+import { networkInterfaces } from 'node:os';
 import { reasonOf } from '../errors/index.ts';
 import { isRecord } from '../records/index.ts';
 import { findProblems } from './checks.ts';
@@ -78,7 +79,7 @@ function readGiven(
   if (row.deprecated !== undefined) warnings.push(`${source.name} is deprecated: ${row.deprecated}`);
 }
 
-function readDefaults(process: Process, values: UnknownValues): void {
+function readDefaults(process: Process, values: UnknownValues, { interfaces }: Surroundings): void {
   const rows = rowsOf(process).filter(([setting]) => !(setting in values));
   for (const [setting, row] of rows) {
     if (row.decide === undefined) values[setting] = row.defaultFor[process] ?? row.default;
@@ -86,7 +87,8 @@ function readDefaults(process: Process, values: UnknownValues): void {
   for (const [setting, row] of rows) {
     // A decided default reads settings that are complete by now, or that an earlier row has decided.
     if (row.decide !== undefined) {
-      values[setting] = row.decide({ process, read: (name) => values[name as SettingName] });
+      const read = (name: string) => values[name as SettingName];
+      values[setting] = row.defaultFor[process] ?? row.decide({ process, interfaces, read });
     }
   }
 }
@@ -105,6 +107,7 @@ function machineSurroundings(env: Environment): Surroundings {
     kindOf: kindOnDisk,
     readText: (path) => readFileSync(path, 'utf8'),
     sizeBytes: (path) => statSync(path).size,
+    interfaces: networkInterfaces,
   };
 }
 
@@ -147,7 +150,7 @@ export function resolveConfig<P extends Process>(
       problems.push(`${nameOf(setting)} is required: ${describeAllowed(row)}`);
     }
   }
-  readDefaults(process, read);
+  readDefaults(process, read, around);
   // A cross check on values that did not parse would only repeat the first problem in other words.
   if (problems.length > 0) throw new ConfigError(problems);
   const values = read as SettingValues; // exactly the settings of the process

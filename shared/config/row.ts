@@ -1,3 +1,4 @@
+import type { NetworkInterfaceInfo } from 'node:os';
 import type { InstancePrice } from './values/instance-price.ts';
 import { jsonObjectType, jsonOrFileType, jsonTextListType, type PathLimits, pathType } from './values/json.ts';
 import { logFilterType } from './values/log-filter.ts';
@@ -29,6 +30,8 @@ import { orAuto, orNone, type ValueType } from './values/value-type.ts';
 /** Facts that a default may depend on if it is decided at the start. */
 export interface DefaultFacts {
   readonly process: Process;
+  /** Addresses of this machine. Called only if the default depends on them. */
+  interfaces(): NodeJS.Dict<NetworkInterfaceInfo[]>;
   /**
    * Returns the value of another setting by its name; undefined if unset. Rows with a decided default are read in table
    * order.

@@ -47,6 +47,7 @@ export function machineToCome(process: Process, env: Environment, argv: readonly
       throw new Error('the file is on a machine that does not exist yet: give the JSON itself');
     },
     sizeBytes: (path) => targets.get(path)?.sizeBytes ?? 0,
+    interfaces: () => ({}),
   };
 }
 

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { BlockList, isIP, type Server } from 'node:net';
 import { type NetworkInterfaceInfo, networkInterfaces } from 'node:os';
+import { reachableAddresses } from '../concurrency/index.ts';
 import type { PortRange } from '../config/index.ts';
 import { reasonOf } from '../errors/index.ts';
 
@@ -62,8 +63,7 @@ export function isLoopback(host: string): boolean {
 /**
  * Returns where to listen and what to advertise for a configured `host` (`DYN_TCP_RPC_HOST`, `DYN_EVENT_PLANE_HOST`).
  * `auto` and the wildcard addresses listen everywhere and advertise the first IPv4 address that others can reach, or
- * 127.0.0.1 on a machine without a network. A link-local address does not count, because other machines cannot reach it
- * (containers on AWS have one for their metadata). If a machine has only IPv6, `auto` and `::` use that.
+ * 127.0.0.1 on a machine without a network. If a machine has only IPv6, `auto` and `::` use that.
  */
 export function listenAddress(
   host: string,
@@ -71,19 +71,9 @@ export function listenAddress(
 ): ListenAddress {
   const bind = WILDCARDS[host];
   if (bind === undefined) return { bind: host, advertise: host };
-  const all = Object.values(interfaces).flatMap((addresses) => addresses ?? []);
-  const reachable = all.filter((address) => isReachable(address));
-  const ipv4 = reachable.find(({ family }) => family === 'IPv4')?.address;
-  const ipv6 = host === '0.0.0.0' ? undefined : reachable[0]?.address;
-  if (ipv4 === undefined && ipv6 !== undefined) return { bind: '::', advertise: ipv6 };
+  const { ipv4, ipv6 } = reachableAddresses(interfaces);
+  if (host !== '0.0.0.0' && ipv4 === undefined && ipv6 !== undefined) return { bind: '::', advertise: ipv6 };
   return { bind, advertise: ipv4 ?? '127.0.0.1' };
-}
-
-/** Link-local addresses: 169.254.0.0/16 and fe80::/10. */
-const LINK_LOCAL = /^(?:169\.254\.|fe[89ab])/i;
-
-function isReachable({ internal, address }: NetworkInterfaceInfo): boolean {
-  return !internal && !LINK_LOCAL.test(address);
 }
 
 /** Codes of the system for an address that this machine does not have, or for a name without an address. */

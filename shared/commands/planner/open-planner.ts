@@ -1,5 +1,6 @@
 import { Lifetime } from '../../concurrency/index.ts';
 import type { Settings } from '../../config/index.ts';
+import { listenAddress } from '../../planes/index.ts';
 import { createPlannerMetrics, type Pool } from '../../planner/index.ts';
 import { MetricRegistry } from '../../telemetry/index.ts';
 import { type ConnectorDeps, openConnector } from './connector.ts';
@@ -33,7 +34,8 @@ export function openPlanner(deps: PlannerDeps): Promise<RunningPlanner> {
     const registry = new MetricRegistry();
     const gpusOf = (pool: Pool): number => config[`${pool}EngineNumGpu`] ?? 1;
     const metrics = createPlannerMetrics(registry, config, gpusOf, namespace);
-    const { plannerMetricsHost: host, plannerMetricsPort: port } = settings;
+    const { plannerMetricsHost, plannerMetricsPort: port } = settings;
+    const host = listenAddress(plannerMetricsHost).bind;
     const page = await lifetime.use(serveMetrics(registry, { host, port }, clock));
     const store = await lifetime.use(openPlannerStore(settings, env));
     const log = logger.for('planner');

@@ -1,4 +1,5 @@
 import { rowsFor } from '../row.ts';
+import { EVERY_ADDRESS, everyAddress } from './listen-hosts.ts';
 
 const host = rowsFor('host');
 
@@ -129,7 +130,8 @@ export const hostRows = {
   hostAddress: host.text({
     names: '--host-address STATOR_HOST_ADDRESS',
     allowed: 'IP',
-    default: '0.0.0.0',
+    decide: everyAddress,
+    defaultText: EVERY_ADDRESS,
     about: 'Address to which that port is bound.',
   }),
   hostPollSecs: host.decimal({

@@ -1,4 +1,5 @@
 import { edges, listeners } from '../row.ts';
+import { EVERY_ADDRESS, everyAddress } from './listen-hosts.ts';
 
 /** Returns the row for the path of a client route. */
 const svcPath = (env: string, path: string, what: string) =>
@@ -15,8 +16,9 @@ export const httpRows = {
   httpHost: listeners.text({
     names: '--http-host DYN_HTTP_HOST',
     allowed: 'IP or host name',
-    default: '0.0.0.0',
+    decide: everyAddress,
     defaultFor: { local: '127.0.0.1' },
+    defaultText: `${EVERY_ADDRESS}; local: 127.0.0.1`,
     source: 'Dynamo',
     about: 'Listen address of HTTP and gRPC.',
   }),

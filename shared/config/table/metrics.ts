@@ -1,5 +1,6 @@
 import { edges, planeServers, rowsFor, worker, workers } from '../row.ts';
 import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
+import { EVERY_ADDRESS, everyAddress } from './listen-hosts.ts';
 
 const statusServers = rowsFor('worker', 'router');
 
@@ -69,7 +70,8 @@ export const metricsRows = {
   systemHost: planeServers.text({
     names: 'DYN_SYSTEM_HOST',
     allowed: 'IP',
-    default: '0.0.0.0',
+    decide: everyAddress,
+    defaultText: EVERY_ADDRESS,
     about: 'Address of the status server.',
   }),
   controlPort: worker.port({

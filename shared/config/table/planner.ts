@@ -141,6 +141,7 @@ export const plannerProcessRows = {
   plannerMetricsHost: planner.text({
     names: '--planner-metrics-host STATOR_PLANNER_METRICS_HOST',
     allowed: 'IP',
+    note: 'auto = every address',
     default: '127.0.0.1',
     about: "Listen address of the planner's own /metrics; beyond loopback every client that reaches it may read it.",
   }),

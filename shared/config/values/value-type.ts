@@ -1,3 +1,5 @@
+import type { NetworkInterfaceInfo } from 'node:os';
+
 /** Result of reading a text: a value, or what is wrong with the text. */
 export type Parsed<T> = { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: string };
 
@@ -14,6 +16,8 @@ export interface Surroundings {
   readText(path: string): string;
   /** Returns the size of a file; throws if it cannot be read. */
   sizeBytes(path: string): number;
+  /** Returns the addresses of the machine, by interface. */
+  interfaces(): NodeJS.Dict<NetworkInterfaceInfo[]>;
 }
 
 /** Kind of file or folder that a path must lead to. */

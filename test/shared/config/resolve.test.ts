@@ -1,3 +1,4 @@
+import type { NetworkInterfaceInfo } from 'node:os';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, type Process, resolveConfig, TABLE } from '../../../shared/config/index.ts';
 import type { ResolveOptions } from '../../../shared/config/resolve.ts';
@@ -28,6 +29,12 @@ function frontend(argv: readonly string[], env: Env = {}) {
 function worker(argv: readonly string[], env: Env = {}) {
   const surroundings = machineWith({ '/t.jinja': '', '/home/user/t.jinja': '' }, ['/models/a'], { DIR: '/models' });
   return resolveConfig('worker', ['--engine', 'mocker', '--discovery-backend', 'file', ...argv], env, { surroundings });
+}
+
+/** An interface of a machine that has `address`. */
+function interfaceOf(address: string): NetworkInterfaceInfo {
+  const entry = { address, netmask: '', mac: '', cidr: null, internal: false };
+  return address.includes(':') ? { ...entry, family: 'IPv6', scopeid: 0 } : { ...entry, family: 'IPv4' };
 }
 
 describe('flags', () => {
@@ -441,6 +448,24 @@ describe('values', () => {
 });
 
 describe('defaults', () => {
+  it.each([
+    ['only IPv4', ['10.0.0.7'], '0.0.0.0'],
+    ['both', ['10.0.0.7', 'fd00::7'], '0.0.0.0'],
+    ['only IPv6', ['169.254.172.2', 'fe80::1', 'fd00::7'], '::'],
+    ['no network', [], '0.0.0.0'],
+  ])('listen at every address by which others reach a machine with %s', (_what, addresses, host) => {
+    const surroundings = { ...machineWith(), interfaces: () => ({ eth0: addresses.map(interfaceOf) }) };
+    const resolve = (process: Process, argv: readonly string[] = [], env: Env = {}) =>
+      resolveConfig(process, argv, env, { surroundings, allowMissing: true }).settings;
+    expect(resolve('frontend')).toMatchObject({ httpHost: host });
+    expect(resolve('worker')).toMatchObject({ systemHost: host });
+    expect(resolve('router')).toMatchObject({ systemHost: host });
+    expect(resolve('host')).toMatchObject({ hostAddress: host });
+    expect(resolve('local')).toMatchObject({ httpHost: '127.0.0.1' });
+    expect(resolve('frontend', ['--http-host', '0.0.0.0'])).toMatchObject({ httpHost: '0.0.0.0' });
+    expect(resolve('worker', [], { DYN_SYSTEM_HOST: '0.0.0.0' })).toMatchObject({ systemHost: '0.0.0.0' });
+  });
+
   it('can differ by process', () => {
     expect(resolveConfig('local', [], {}).settings).toMatchObject({
       httpHost: '127.0.0.1',

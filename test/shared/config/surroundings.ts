@@ -17,5 +17,6 @@ export function machineWith(
     kindOf: (path) => (path in files ? 'file' : folders.includes(path) ? 'folder' : 'none'),
     readText: read,
     sizeBytes: (path) => read(path).length,
+    interfaces: () => ({}),
   };
 }

@@ -199,7 +199,7 @@ export class ChartCluster {
       STATOR_ARTIFACTS_CACHE_DIR: join(this.#fleet.temporary, name),
       DYN_TCP_RPC_HOST: '127.0.0.1',
       ...this.#plannerFiles(workload),
-      ...(env.DYN_HTTP_HOST === undefined ? { DYN_SYSTEM_HOST: '127.0.0.1' } : { DYN_HTTP_HOST: '127.0.0.1' }),
+      ...(env.DYN_HTTP_PORT === undefined ? { DYN_SYSTEM_HOST: '127.0.0.1' } : { DYN_HTTP_HOST: '127.0.0.1' }),
     };
     const args = container.args.map((text) => text.replaceAll(/\$\((\w+)\)/g, (_, variable) => facts[variable] ?? ''));
     const process = this.#fleet.spawn(args, { ...env, ...here });

@@ -8,7 +8,6 @@ sending it new connections.
 {{- $values := .values -}}
 {{- $isEdge := eq .component "frontend" -}}
 {{- $own := merge (dict
-  "DYN_HTTP_HOST" "0.0.0.0"
   "DYN_HTTP_PORT" "8000"
   "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS" $values.drainSecs
   "DYN_ROUTER_MODE" "kv"

@@ -6,7 +6,6 @@ where values are those of the pool.
 {{- $root := .root -}}
 {{- $picker := $root.Values.endpointPicker -}}
 {{- $own := merge (dict
-  "DYN_HTTP_HOST" "0.0.0.0"
   "DYN_HTTP_PORT" "8000"
   "DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS" .values.drainSecs
   "DYN_ROUTER_MODE" "direct"

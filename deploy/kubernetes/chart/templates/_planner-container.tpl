@@ -12,7 +12,7 @@
   "STATOR_PLANNER_CONNECTOR" "kubernetes"
   "STATOR_PLANNER_FLEETS" "/etc/stator/fleets.json"
   "STATOR_PLANNER_DIR" "/data/planner"
-  "STATOR_PLANNER_METRICS_HOST" "0.0.0.0"
+  "STATOR_PLANNER_METRICS_HOST" "auto"
   "PLANNER_PROMETHEUS_PORT" $metrics
 ) (omit (include "stator.fleetEnv" (dict "root" $root "role" "worker") | fromJson) "DYN_REQUEST_PLANE" "DYN_TCP_RPC_PORT" "STATOR_PLANE_OPEN") -}}
 {{- if gt (int .count) 1 -}}
