@@ -19,10 +19,11 @@ function digits(value: number): string {
 /** Writes milliseconds with their unit: 0.8 ms, 120 ms, 1.52 s, 2 min 5 s. */
 export function duration(ms: number | null | undefined): string {
   if (ms === null || ms === undefined) return NOTHING;
-  if (ms < 10) return `${ms.toFixed(1)} ms`;
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 100_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
-  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  if (ms < 9.95) return `${ms.toFixed(1)} ms`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 99_950) return `${(ms / 1000).toFixed(ms < 9995 ? 2 : 1)} s`;
+  const seconds = Math.round(ms / 1000); // rounded before it is split, so that 60 s are a minute
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
 export function percent(share: number | null | undefined): string {
