@@ -96,7 +96,8 @@ describe('a request that is cancelled through another frontend', () => {
     const cancelled = await postJson(`${other.url}/v1/responses/${id}/cancel`, {});
     expect(await cancelled.json()).toEqual({ id, object: 'response', status: 'cancelled', output: [] });
     const texts = await rest(data);
-    expect(JSON.parse(texts.at(-1) ?? '')).toMatchObject({ response: { id, status: 'cancelled' } });
+    expect(texts.at(-1)).toBe('[DONE]');
+    expect(JSON.parse(texts.at(-2) ?? '')).toMatchObject({ response: { id, status: 'cancelled' } });
     await expectFree();
   });
 

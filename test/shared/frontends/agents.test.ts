@@ -63,7 +63,7 @@ async function replay({ method, path, headers, body }: AgentRequest, script?: st
 async function eventsOf(response: Response): Promise<readonly JsonObject[]> {
   const text = await response.text();
   expect(response.status, text).toBe(200);
-  return parseFrames(text).flatMap(({ data }) => (data === undefined ? [] : [data as JsonObject]));
+  return parseFrames(text).flatMap(({ data }) => (data === undefined || data === '[DONE]' ? [] : [data as JsonObject]));
 }
 
 /** What codex lives on: the items that were finished, and the end with its usage. */

@@ -1,10 +1,11 @@
-import { type FinishReason, type GenerationSink, mediaPart } from '../../../protocol/index.ts';
+import { type FinishReason, type GenerationSink, mediaPart, type TokenLogprob } from '../../../protocol/index.ts';
 import { isRecord } from '../../../records/index.ts';
+import { readLogprobs } from './body-logprobs.ts';
 
 type Body = Readonly<Record<string, unknown>>;
 
 type CallSink = Pick<GenerationSink, 'toolCall' | 'toolArguments'>;
-type BodySink = CallSink & Pick<GenerationSink, 'text' | 'reasoning' | 'finish'>;
+type BodySink = CallSink & Pick<GenerationSink, 'text' | 'delta' | 'reasoning' | 'finish'>;
 
 const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'length', 'content_filter', 'tool_calls']);
 
@@ -15,6 +16,8 @@ const FINISH_REASONS: ReadonlySet<unknown> = new Set<FinishReason>(['stop', 'len
 export class ChatBodyReader {
   readonly #sink: BodySink;
   readonly #calls: CallOrder;
+  /** Log probabilities of tokens that made no text yet, such as the first bytes of a character. */
+  #heldLogprobs: TokenLogprob[] = [];
 
   constructor(sink: BodySink) {
     this.#sink = sink;
@@ -35,7 +38,7 @@ export class ChatBodyReader {
   }
 
   #readChoice(choice: Body, index: number): void {
-    if (isRecord(choice.delta)) this.#readDelta(choice.delta, index);
+    if (isRecord(choice.delta)) this.#readDelta(choice.delta, index, readLogprobs(choice.logprobs));
     const { finish_reason: reason, stop_reason: stopReason } = choice;
     if (!FINISH_REASONS.has(reason)) return;
     this.#calls.flush();
@@ -49,9 +52,13 @@ export class ChatBodyReader {
     });
   }
 
-  #readDelta(said: Body, choice: number): void {
+  #readDelta(said: Body, choice: number, logprobs: readonly TokenLogprob[]): void {
     const { reasoning_content: reasoning } = said;
-    if (typeof reasoning === 'string' && reasoning !== '') {
+    const isReasoning = typeof reasoning === 'string' && reasoning !== '';
+    const calls = Array.isArray(said.tool_calls) ? said.tool_calls : [];
+    // Only the tokens of the text count: clients read log probabilities as part of a message.
+    if (!isReasoning && calls.length === 0) this.#heldLogprobs.push(...logprobs);
+    if (isReasoning) {
       this.#calls.flush();
       this.#sink.reasoning(choice, reasoning);
     }
@@ -59,10 +66,19 @@ export class ChatBodyReader {
       const text = contentText(given);
       if (text === '') continue;
       this.#calls.flush();
-      this.#sink.text(choice, text, 0);
+      this.#tellText(choice, text);
     }
-    if (!Array.isArray(said.tool_calls)) return;
-    for (const [at, call] of said.tool_calls.entries()) if (isRecord(call)) this.#readCall(call, choice, at);
+    for (const [at, call] of calls.entries()) if (isRecord(call)) this.#readCall(call, choice, at);
+  }
+
+  #tellText(choice: number, text: string): void {
+    const logprobs = this.#heldLogprobs;
+    if (logprobs.length === 0) {
+      this.#sink.text(choice, text, 0);
+      return;
+    }
+    this.#heldLogprobs = [];
+    this.#sink.delta({ choice, text, tokenIds: [], logprobs });
   }
 
   #readCall(call: Body, choice: number, at: number): void {

@@ -16,7 +16,8 @@ import { EVENT_STREAM, sendError } from './send.ts';
 
 /** Comment frame that shows proxies and clients that the stream lives. */
 export const COMMENT_FRAME = ':\n\n';
-const DONE_FRAME = 'data: [DONE]\n\n';
+/** Frame that ends a stream of OpenAI's dialects. */
+export const DONE_FRAME = 'data: [DONE]\n\n';
 /** Keep-alive of a stream that was committed without an event and has none configured. */
 const WAITING_KEEP_ALIVE_MS = 10_000;
 /** Number of leading annotations that are held back with the head. */

@@ -65,6 +65,8 @@ export const responsesSchema = z
     max_output_tokens: positiveU32.nullish(),
     temperature: ranged(z.number(), RANGES.temperature).nullish(),
     top_p: ranged(z.number(), RANGES.top_p).nullish(),
+    presence_penalty: ranged(z.number(), RANGES.presence_penalty).nullish(),
+    frequency_penalty: ranged(z.number(), RANGES.frequency_penalty).nullish(),
     top_logprobs: z.int().min(0).max(255).nullish(),
     tool_choice: toolChoice.nullish(),
     parallel_tool_calls: z.boolean().nullish(),

@@ -71,6 +71,8 @@ export function checkResponsesBody(body: ResponsesBody): void {
   checkModel(body.model ?? '');
   checkRange(body.temperature, RANGES.temperature, 'Temperature', 'temperature');
   checkRange(body.top_p, RANGES.top_p, 'Top_p', 'top_p');
+  checkRange(body.frequency_penalty, RANGES.frequency_penalty, 'Frequency penalty', 'frequency_penalty');
+  checkRange(body.presence_penalty, RANGES.presence_penalty, 'Presence penalty', 'presence_penalty');
   if (body.max_output_tokens === 0) {
     throw invalidValue('Max output tokens must be greater than 0, got 0', 'max_output_tokens');
   }
@@ -132,6 +134,8 @@ function toChatBody(body: ResponsesBody, messages: readonly ChatMessage[], tools
     ...(body.stream === true ? { stream_options: { include_usage: true } } : {}),
     ...(body.temperature == null ? {} : { temperature: body.temperature }),
     ...(body.top_p == null ? {} : { top_p: body.top_p }),
+    ...(body.presence_penalty == null ? {} : { presence_penalty: body.presence_penalty }),
+    ...(body.frequency_penalty == null ? {} : { frequency_penalty: body.frequency_penalty }),
     ...(body.max_output_tokens == null ? {} : { max_completion_tokens: body.max_output_tokens }),
     ...(logprobs === undefined ? {} : { logprobs: true, top_logprobs: logprobs }),
     ...(format === undefined ? {} : { response_format: format }),
@@ -176,23 +180,39 @@ function echoOf(body: ResponsesBody, tools: DecodedTools, isStored: boolean) {
   return {
     instructions: body.instructions ?? null,
     max_output_tokens: body.max_output_tokens ?? null,
+    max_tool_calls: body.max_tool_calls ?? null,
     metadata: body.metadata ?? {},
     parallel_tool_calls: body.parallel_tool_calls ?? true,
     previous_response_id: body.previous_response_id ?? null,
     prompt_cache_key: body.prompt_cache_key ?? null,
     prompt_cache_retention: body.prompt_cache_retention ?? null,
-    reasoning: body.reasoning ?? null,
+    reasoning: echoedReasoning(body),
     safety_identifier: body.safety_identifier ?? null,
     service_tier: body.service_tier ?? 'auto',
     temperature: body.temperature ?? 1,
-    text: { ...body.text, format: body.text?.format ?? { type: 'text' } },
+    text: { ...body.text, format: echoedFormat(body) },
     tool_choice: tools.echoChoice,
     tools: tools.echo,
     top_logprobs: wantedLogprobs(body) ?? 0,
     top_p: body.top_p ?? 1,
     truncation: body.truncation ?? 'disabled',
+    presence_penalty: body.presence_penalty ?? 0,
+    frequency_penalty: body.frequency_penalty ?? 0,
     store: isStored,
   };
+}
+
+/** Returns the settings of reasoning with both published keys, because typed clients require them. */
+function echoedReasoning({ reasoning }: ResponsesBody): object | null {
+  if (reasoning == null) return null;
+  return { ...reasoning, effort: reasoning.effort ?? null, summary: reasoning.summary ?? null };
+}
+
+/** Returns the format of the text with every published key. */
+function echoedFormat({ text }: ResponsesBody): object {
+  const format = text?.format ?? { type: 'text' };
+  if (format.type !== 'json_schema') return format;
+  return { ...format, description: format.description ?? null, strict: format.strict ?? false };
 }
 
 /** Checks the types of a body that asks to compact a conversation. @throws ServeError 400; see `requireShape`. */

@@ -54,9 +54,9 @@ function echoOf(tool: ResponsesTool): Readonly<Record<string, unknown>> {
   return {
     type: 'function',
     name: tool.name,
+    description: tool.description ?? null,
     parameters: tool.parameters ?? null,
     strict: tool.strict ?? true,
-    ...(tool.description == null ? {} : { description: tool.description }),
   };
 }
 
@@ -78,7 +78,8 @@ function decodeChoice(
     case 'allowed': {
       const allowed = allowedTools(choice.tools ?? [], { chatTools, shapes, dropped });
       if (choice.mode === 'required') requireSome(allowed, dropped);
-      return { chatTools: allowed, chatChoice: choice.mode ?? 'auto', echoChoice: choice };
+      const mode = choice.mode ?? 'auto';
+      return { chatTools: allowed, chatChoice: mode, echoChoice: { ...choice, mode } };
     }
     case 'hosted':
       throw hostedChoice(choice.type);

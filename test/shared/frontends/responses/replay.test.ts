@@ -82,9 +82,10 @@ describe('the events of a stored response', () => {
     const bed = openBed(({ sink }) => PLAYS['reasoning, a text and calls of every kind']!(sink));
     const { text, id } = await streamed(bed, {});
     const frames = text.split(/(?<=\n\n)/);
+    expect(frames.pop()).toBe('data: [DONE]\n\n');
     for (const after of [0, 3, frames.length - 2, frames.length - 1, frames.length + 5]) {
       const rest = await bed.send('GET', `/v1/responses/${id}?stream=true&starting_after=${after}`);
-      expect(await rest.text()).toBe(frames.slice(after + 1).join(''));
+      expect(await rest.text()).toBe(`${frames.slice(after + 1).join('')}data: [DONE]\n\n`);
       expect(rest.headers.get('x-accel-buffering')).toBe('no');
     }
   });

@@ -47,17 +47,17 @@ export class Bed {
   }
 }
 
-/** The data of a stream's events, which must be numbered from 0 and named by their type. */
+/** The data of a stream's events, which must be numbered from 0 and named by their type, with `[DONE]` behind them. */
 export function eventsOf(text: string): readonly JsonObject[] {
-  return parseFrames(text)
-    .filter((frame) => frame.data !== undefined)
-    .map((frame: Frame, at) => {
-      const data = frame.data as JsonObject;
-      if (data.type !== frame.event || data.sequence_number !== at) {
-        throw new Error(`event ${at} is ${frame.event} with ${JSON.stringify(data).slice(0, 100)}`);
-      }
-      return data;
-    });
+  const frames = parseFrames(text).filter((frame) => frame.data !== undefined);
+  if (frames.at(-1)?.data !== '[DONE]') throw new Error(`the stream does not end with [DONE]: ${text.slice(-100)}`);
+  return frames.slice(0, -1).map((frame: Frame, at) => {
+    const data = frame.data as JsonObject;
+    if (data.type !== frame.event || data.sequence_number !== at) {
+      throw new Error(`event ${at} is ${frame.event} with ${JSON.stringify(data).slice(0, 100)}`);
+    }
+    return data;
+  });
 }
 
 /** An event in short: its type, and what it says. */

@@ -305,7 +305,9 @@ describe('what codex says in items', () => {
     expect(chatOf(decoded).tools?.[0]?.function.description).toBe('newer');
     expect(chatOf(decoded).messages).toEqual([user('hi')]);
     expect(decoded.callShapes.get('space__c')).toEqual({ kind: 'custom_tool_call', name: 'c', namespace: 'space' });
-    expect(decoded.echo.tools).toEqual([{ type: 'function', name: 'f', parameters: null, strict: true }]);
+    expect(decoded.echo.tools).toEqual([
+      { type: 'function', name: 'f', description: null, parameters: null, strict: true },
+    ]);
   });
 
   it('calls tools of a namespace by the name that the model got', () => {

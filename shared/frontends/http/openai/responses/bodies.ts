@@ -37,7 +37,7 @@ export function responseBody(names: WireNames, echo: ResponseEcho, state: Respon
     incomplete_details: incompleteReason === undefined ? null : { reason: incompleteReason },
     instructions: echo.instructions,
     max_output_tokens: echo.max_output_tokens,
-    max_tool_calls: null,
+    max_tool_calls: echo.max_tool_calls,
     metadata: echo.metadata,
     model: names.model,
     object: 'response',
@@ -59,8 +59,8 @@ export function responseBody(names: WireNames, echo: ResponseEcho, state: Respon
     top_p: echo.top_p,
     truncation: echo.truncation,
     usage: usage === undefined ? null : responseUsage(usage),
-    presence_penalty: 0,
-    frequency_penalty: 0,
+    presence_penalty: echo.presence_penalty,
+    frequency_penalty: echo.frequency_penalty,
     store: echo.store,
   };
 }
@@ -146,16 +146,11 @@ export function openedBody(item: OutputItem): Readonly<Record<string, unknown>> 
 
 /** Returns the only part of a message. */
 export function textPart({ text, logprobs }: OutputItem): Readonly<Record<string, unknown>> {
-  return { type: 'output_text', annotations: [], logprobs: new LazyList(logprobs, wholeLogprob), text };
+  return { type: 'output_text', annotations: [], logprobs: new LazyList(logprobs, logprobBody), text };
 }
 
-/** Returns a token's log probability in a delta, which has no bytes. */
-export function deltaLogprob({ token, logprob, top }: TokenLogprob): object {
-  return { token, logprob, top_logprobs: top.map((other) => ({ token: other.token, logprob: other.logprob })) };
-}
-
-/** Returns a token's log probability in a whole text. */
-export function wholeLogprob(token: TokenLogprob): object {
+/** Returns a token's log probability. */
+export function logprobBody(token: TokenLogprob): object {
   return { ...withBytes(token), top_logprobs: token.top.map(withBytes) };
 }
 

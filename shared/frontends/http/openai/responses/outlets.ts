@@ -1,9 +1,9 @@
 import { assertNever, type ServeError } from '../../../../errors/index.ts';
 import { LazyList, type TokenLogprob } from '../../../../protocol/index.ts';
 import type { Inference } from '../../serve-inference.ts';
-import { isAscii, SseStream } from '../../sinks/dialect-sink.ts';
+import { DONE_FRAME, isAscii, SseStream } from '../../sinks/dialect-sink.ts';
 import { objectText, sendError, sendObject } from '../../sinks/send.ts';
-import { deltaLogprob, itemBody, openedBody, textPart, wholeLogprob } from './bodies.ts';
+import { itemBody, logprobBody, openedBody, textPart } from './bodies.ts';
 import type { ItemObserver, OutputItem } from './output-items.ts';
 
 /** Names of the events that carry an item's growth and its end. */
@@ -96,8 +96,7 @@ export class ItemEvents implements ItemObserver {
     }
     const { head, middle } = this.#delta;
     const quoted = JSON.stringify(text);
-    const tail =
-      logprobs === undefined ? this.#tail : `,"logprobs":${JSON.stringify(logprobs.map(deltaLogprob))}${END}`;
+    const tail = logprobs === undefined ? this.#tail : `,"logprobs":${JSON.stringify(logprobs.map(logprobBody))}${END}`;
     const isPlain = isAscii(text);
     this.#write(head + this.#sequence++ + middle + quoted + tail, isPlain && logprobs === undefined);
     const summary = this.#summaryDelta;
@@ -126,7 +125,7 @@ export class ItemEvents implements ItemObserver {
     const done = `${GROWTH[kind]}.done`;
     switch (kind) {
       case 'message': {
-        const logprobs = new LazyList(item.logprobs, wholeLogprob);
+        const logprobs = new LazyList(item.logprobs, logprobBody);
         this.#emit(done, { ...place, content_index: 0, text, logprobs });
         this.#emit('response.content_part.done', { ...place, content_index: 0, part: textPart(item) });
         break;
@@ -271,7 +270,7 @@ export class StreamOutlet implements ResponseOutlet {
   }
 
   finish(event: FinalEvent, body: object, nvext: Iterable<string>): undefined {
-    this.#out.close(this.observer.response(event, objectText(body, nvext)));
+    this.#out.close(this.observer.response(event, objectText(body, nvext)) + DONE_FRAME);
   }
 
   refuse(error: ServeError): number {

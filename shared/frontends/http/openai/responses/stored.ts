@@ -13,6 +13,7 @@ import { cancelRequest } from '../../../inference/lifecycle.ts';
 import type { HttpAppDeps } from '../../deps.ts';
 import type { HttpExchange } from '../../exchange/exchange.ts';
 import { pathBelow } from '../../route.ts';
+import { DONE_FRAME } from '../../sinks/dialect-sink.ts';
 import { EVENT_STREAM, sendStored } from '../../sinks/send.ts';
 import { type FinalEvent, ItemEvents } from './outlets.ts';
 import type { OutputItem } from './output-items.ts';
@@ -176,6 +177,7 @@ async function serveReplay(
     sink.write(text);
     chars += text.length;
   }
+  sink.write(DONE_FRAME);
   sink.end();
 }
 
