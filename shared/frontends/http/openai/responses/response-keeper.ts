@@ -54,7 +54,12 @@ async function earlierItems(
   if (id == null) return [];
   const stored = await lookForStored(deps, id, asker);
   if (stored !== undefined) return itemsOf(stored);
-  throw new ServeError('previous_response_not_found', `Previous response with id '${id}' not found.`, {
+  throw previousNotFound(id);
+}
+
+/** Returns the refusal of a request that follows an unknown response. */
+export function previousNotFound(id: string): ServeError {
+  return new ServeError('previous_response_not_found', `Previous response with id '${id}' not found.`, {
     param: 'previous_response_id',
   });
 }

@@ -1,5 +1,4 @@
 import { ServeError } from '../../../../errors/index.ts';
-import { servesType } from '../../../../pipeline/index.ts';
 import {
   COMPACT_KEYS,
   COMPACTION_TRIGGER,
@@ -30,7 +29,7 @@ import { sendJson } from '../../sinks/send.ts';
 import { responseUsage } from './bodies.ts';
 import { readCreateEvent } from './create-event.ts';
 import { ObjectOutlet, StreamOutlet } from './outlets.ts';
-import { gatherItems, isStored, isUserMessage, lookForStored } from './response-keeper.ts';
+import { gatherItems, isStored, isUserMessage, lookForStored, previousNotFound } from './response-keeper.ts';
 import { ResponseSink } from './response-sink.ts';
 
 /** `POST /v1/responses`. */
@@ -118,7 +117,7 @@ const serveCompact = serveInference({
       'responses',
       ignoredKeyLabels(json.value as Readonly<Record<string, unknown>>, COMPACT_KEYS),
     );
-    return { ...parsed, model: parsed.body.model ?? (await defaultModel(deps, parsed.body, exchange)) };
+    return { ...parsed, model: parsed.body.model ?? (await modelOfPrevious(deps, parsed.body, exchange)) };
   },
   isStream: () => false,
   start: async (inference, { model, ...parsed }, { meter, primaryName }) => {
@@ -181,22 +180,16 @@ function nothingToCompact(): ServeError {
 }
 
 /**
- * Returns the model of a conversation that does not name one: the last one that answered, otherwise the only one that
- * chats.
- * @throws ServeError `missing_required_parameter` if neither exists
+ * Returns the model of a conversation that does not name one: the model of the response that it follows.
+ * @throws ServeError `missing_required_parameter`, `previous_response_not_found`, `service_unavailable`.
  */
-async function defaultModel(
-  { pipeline, ...deps }: HttpAppDeps,
+async function modelOfPrevious(
+  deps: HttpAppDeps,
   { previous_response_id: id }: ResponsesBody,
   exchange: HttpExchange,
 ): Promise<string> {
-  const stored = id == null ? undefined : await lookForStored({ pipeline, ...deps }, id, exchange);
-  if (typeof stored?.response.model === 'string') return stored.response.model;
-  await deps.lookUp?.(undefined);
-  const chats = pipeline.requestable.list().filter((model) => servesType(model, 'Chat'));
-  const names = new Set(chats.map(({ primaryName }) => primaryName));
-  const [only] = names;
-  if (only !== undefined && names.size === 1) return only;
-  const message = `missing field \`model\`: ${names.size} models chat here, so that one must be named`;
-  throw new ServeError('missing_required_parameter', message, { param: 'model' });
+  if (id == null) throw new ServeError('missing_required_parameter', 'missing field `model`', { param: 'model' });
+  const stored = await lookForStored(deps, id, exchange);
+  if (stored === undefined) throw previousNotFound(id);
+  return String(stored.response.model);
 }
