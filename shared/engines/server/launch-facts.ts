@@ -18,6 +18,8 @@ export interface LaunchFacts {
   readonly firstRank: number;
   /** Publisher of events; undefined = none is configured. */
   readonly events: EventSource | undefined;
+  /** Ranks of context parallelism, which share each block: it has as many times its tokens. @default 1 */
+  readonly contextRanks?: number;
   /** Whether the engine reports how many tokens of a prompt were cached. @default false */
   readonly countsCached?: boolean;
 }
@@ -29,7 +31,13 @@ const RANKS_FLAGS = { vllm: ['--data-parallel-size', '-dp'], sglang: ['--dp-size
 /** Reads the arguments of an engine as its own parser does. */
 export function launchFactsOf(args: readonly string[], kind: ServerKind): LaunchFacts {
   const countsCached = args.some((arg) => split(arg)[0] === '--enable-prompt-tokens-details');
-  return { ...ranksIn(args, kind), events: eventsIn(args, kind), countsCached };
+  return { ...ranksIn(args, kind), events: eventsIn(args, kind), contextRanks: contextRanksIn(args), countsCached };
+}
+
+/** Returns the ranks of context parallelism, for decoding and, in earlier releases of vLLM, also for prompts. */
+function contextRanksIn(args: readonly string[]): number {
+  const decode = countOf(args, ['--decode-context-parallel-size', '-dcp', '--dcp-size']) ?? 1;
+  return decode * (countOf(args, ['--prefill-context-parallel-size', '-pcp']) ?? 1);
 }
 
 /**

@@ -58,6 +58,8 @@ export interface ServerEngineDeps {
 
 const PROBE_TIMEOUT_MS = 5000;
 const ABORT_TIMEOUT_MS = 2000;
+/** Tokens of a block below which routing costs noticeably more. The default of SGLang is 1. */
+const SMALL_BLOCK_TOKENS = 8;
 /** Limit for loading an adapter, sleeping and waking, which move weights. */
 const WEIGHTS_TIMEOUT_MS = 300_000;
 
@@ -138,6 +140,11 @@ export class ServerEngine implements Engine {
     if (asked !== undefined) await this.#listenTo(asked);
     if (followed === undefined) return;
     const { count } = followed.ranks;
+    if (blockSizeTokens < SMALL_BLOCK_TOKENS) {
+      logger.warn('small KV blocks: each is an event and an entry at every router; --page-size 16 or more costs less', {
+        block_size: blockSizeTokens,
+      });
+    }
     if (count < ranks) logger.warn('KV events of ranks on other machines are not followed', { ranks, followed: count });
     const host = this.#options.url === undefined ? '127.0.0.1' : this.#host.upstream.hostname;
     const sources = sourcesOfRanks(followed.source, followed.ranks, host);

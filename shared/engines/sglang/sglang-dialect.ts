@@ -96,9 +96,9 @@ export class SglangDialect implements EngineDialect {
     return {
       info: {
         contextLength: this.#contextLength || undefined,
-        kvBlockSizeTokens: asCount(asRecord(serverInfo.kv_events)?.block_size) ?? pageSize,
+        kvBlockSizeTokens: blockSizeIn(serverInfo, pageSize),
         totalKvBlocks: Math.floor((capacity ?? 0) / pageSize),
-        maxNumSeqs: asCount(serverInfo.max_running_requests),
+        maxNumSeqs: seqsOfRank(serverInfo),
         maxNumBatchedTokens: asCount(serverInfo.max_prefill_tokens),
         dataParallelSize: events.ranks,
         modelInput: takesText ? 'Text' : 'Tokens',
@@ -181,6 +181,23 @@ const NO_PEER = { bootstrap_host: '2.2.2.2', bootstrap_room: 0 };
 /** Returns the object at the newer of two paths, otherwise the older: newer servers warn about the older one. */
 async function eitherRecord(server: EngineServer, newer: string, older: string): Promise<UnknownRecord> {
   return (await getRecord(server, newer)) ?? (await getRecord(server, older)) ?? {};
+}
+
+/**
+ * Returns the tokens of a block in KV events. The ranks of context parallelism share each block. Some releases report
+ * the page of one rank as the block of events, too.
+ */
+function blockSizeIn({ kv_events: events, dcp_size: ranks }: UnknownRecord, pageSize: number): number {
+  const described = asCount(asRecord(events)?.block_size) ?? pageSize;
+  return described === pageSize ? pageSize * (asCount(ranks) ?? 1) : described;
+}
+
+/** Returns how many requests each data-parallel rank runs at once: ranks that share attention share the number. */
+function seqsOfRank(serverInfo: UnknownRecord): number | undefined {
+  const { max_running_requests: all, enable_dp_attention: isShared, dp_size: ranks } = serverInfo;
+  const requests = asCount(all);
+  if (requests === undefined || isShared !== true) return requests;
+  return Math.max(1, Math.floor(requests / (asCount(ranks) ?? 1)));
 }
 
 function abilitiesOf(serverInfo: UnknownRecord, openapi: UnknownRecord | undefined): SglangAbilities {

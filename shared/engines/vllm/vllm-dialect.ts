@@ -66,6 +66,7 @@ const SERVER_INFO_TIMEOUT_MS = 30_000;
 
 const CACHE_CONFIG = 'vllm:cache_config_info';
 const RUNNING = 'vllm:num_requests_running';
+const DEFAULT_BLOCK_SIZE = 16;
 
 /** Limit of the first request, which may compile kernels. */
 const FIRST_TOKEN_TIMEOUT_MS = 120_000;
@@ -130,7 +131,7 @@ export class VllmDialect implements EngineDialect {
     return {
       info: {
         contextLength: model.contextLength,
-        kvBlockSizeTokens: asCount(cache.block_size) ?? 16,
+        kvBlockSizeTokens: blockSizeIn(cache, launchFacts),
         totalKvBlocks: asCount(cache.num_gpu_blocks) ?? 0,
         ...limits,
         ...(this.#hasGenerate ? {} : { fillsInSampling: true }),
@@ -330,6 +331,15 @@ async function configOf(server: StartingServer): Promise<UnknownRecord | undefin
   const answer = await server.askOnce(message, SERVER_INFO_TIMEOUT_MS).catch(() => undefined);
   const said = answer?.status === 200 ? asRecord(jsonOrText(answer.text)) : undefined;
   return asRecord(said?.vllm_config);
+}
+
+/**
+ * Returns the tokens of a block in KV events. Releases such as 0.32 report it. Earlier ones report the block of one
+ * rank of context parallelism, whose ranks share each block of the events.
+ */
+function blockSizeIn(cache: Readonly<Record<string, string>>, launchFacts: LaunchFacts | undefined): number {
+  const ofRank = asCount(cache.block_size) ?? DEFAULT_BLOCK_SIZE;
+  return asCount(cache.effective_attention_block_size) ?? ofRank * (launchFacts?.contextRanks ?? 1);
 }
 
 /** Counts the ranks with metrics of their own. */

@@ -37,6 +37,8 @@ describe('facts in the command line of an engine', () => {
     ['those of this machine', ['-dp', '8', '-dpl', '4'], { ranks: 8, local: 4, firstRank: 0 }],
     ['the later ones', ['-dp=8', '-dpl=4', '-dpr=4'], { ranks: 4, local: 4, firstRank: 4 }],
     ['a single one of many', ['-dp', '8', '--data-parallel-rank', '5'], { ranks: 1, local: 1, firstRank: 5 }],
+    ['context parallelism', ['-dcp', '4'], { contextRanks: 4 }],
+    ['that of prompts, too', ['--decode-context-parallel-size=2', '-pcp=2'], { contextRanks: 4 }],
   ])('of vLLM: %s', (_, args, launchFacts) => {
     expect(launchFactsOf(args, 'vllm')).toMatchObject(launchFacts);
   });

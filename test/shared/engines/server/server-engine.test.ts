@@ -280,6 +280,19 @@ describe('an engine behind its own server', () => {
     await expect(aborted).rejects.toThrow('stopped by the caller');
   });
 
+  it.each([
+    ['reports it', 'block_size="16",effective_attention_block_size="256"', 256],
+    ['does not report it', 'block_size="16",effective_attention_block_size="None"', 64],
+    ['is older', 'block_size="16"', 64],
+  ])('knows the blocks of events under context parallelism if vLLM %s', async (_, labels, tokens) => {
+    server.on('GET /metrics', ({ response }) => void response.end(`vllm:cache_config_info{${labels}} 1\n`));
+    const launchFacts = { ranks: 1, local: 1, firstRank: 0, events: undefined, contextRanks: 4 };
+    const { logger } = captureLogger();
+    const engine = createVllmEngine({ url: server.url, launchFacts }, { clock: systemClock, logger });
+    engines.push(engine);
+    expect((await engine.start(never)).kvBlockSizeTokens).toBe(tokens);
+  });
+
   it('tells the cache of an engine that it finds running, and forgets it when another one listens there', async () => {
     const publisher = await new FakePublisher().open();
     publishers.push(publisher);

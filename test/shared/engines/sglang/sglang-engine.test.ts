@@ -106,6 +106,20 @@ describe('SGLang', () => {
     ]);
   });
 
+  it.each([
+    ['shares attention', { enable_dp_attention: true }, { maxNumSeqs: 4 }],
+    ['shares blocks, and reports the page of one rank', { dcp_size: 4 }, { kvBlockSizeTokens: 64 }],
+    ['does so in its events as well', { dcp_size: 4, kv_events: { block_size: 16 } }, { kvBlockSizeTokens: 64 }],
+    [
+      'shares blocks, and reports those of events',
+      { dcp_size: 4, kv_events: { block_size: 64 } },
+      { kvBlockSizeTokens: 64 },
+    ],
+  ])('learns what each rank has where it %s', async (_, info, expected) => {
+    server.json('GET /server_info', { ...SERVER_INFO, ...info });
+    expect(await engine.start(never)).toMatchObject(expected);
+  });
+
   it('works with the older names of its routes', async () => {
     server.routes.delete('GET /model_info');
     server.routes.delete('GET /server_info');
@@ -363,14 +377,19 @@ describe('SGLang', () => {
       const { publishesKvEvents } = await other.start(never);
       await other.stop();
       endpoint = lines.find(({ message }) => message === 'engine is up')?.fields?.kv_events;
+      warnings = lines.flatMap(({ level, message }) => (level === 'warn' ? [message] : []));
       return publishesKvEvents;
     };
     let endpoint: unknown;
+    let warnings: string[] = [];
     const described = { publisher: 'zmq', endpoint_host: '*', endpoint_port_base: 45557, topic: '', block_size: 16 };
     expect(await probe({ kv_events: described })).toBe(true);
     expect(endpoint).toBe('tcp://*:45557');
     expect(await probe({ kv_events_config: '{"publisher":"zmq","endpoint":"tcp://*:45558"}' })).toBe(true);
     expect(endpoint).toBe('tcp://*:45558');
+    expect(warnings).toEqual([]);
+    expect(await probe({ kv_events: { ...described, block_size: 1 }, page_size: 1 })).toBe(true);
+    expect(warnings).toEqual([expect.stringContaining('small KV blocks')]);
     expect(await probe({ kv_events_config: '{"publisher":"null"}' })).toBe(false);
     expect(await probe({ kv_events: described, disable_radix_cache: true })).toBe(false);
   });
