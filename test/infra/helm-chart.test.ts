@@ -131,6 +131,15 @@ describe.skipIf(helm === '')('the Helm chart', () => {
     }
   });
 
+  it('lets metrics keep their labels, of which the Prometheus operator has some, too', () => {
+    const rendered = readManifests(renderChart(helm, '--set', 'monitoring.serviceMonitor=true'));
+    const read = rendered.flatMap(({ kind, spec }) =>
+      kind === 'ServiceMonitor' ? (spec as { endpoints: readonly object[] }).endpoints : [],
+    );
+    expect(read.length).toBeGreaterThan(0);
+    for (const endpoint of read) expect(endpoint).toMatchObject({ honorLabels: true });
+  });
+
   it.each([
     ['frontend.replicas=some', /\/frontend\/replicas/],
     ['frontend.replica=3', /\/frontend'.*replica'/],
