@@ -69,9 +69,9 @@ export class Registration {
     return this.#reconcileNext();
   }
 
-  /** Adds a record. Rejects with the store's failure, but the record stays wanted. */
+  /** Adds a record. Rejects with the store's failure, but the record stays wanted, and may be added again. */
   add(record: DiscoveryRecord): Promise<void> {
-    this.#records.push(record);
+    if (!this.#records.includes(record)) this.#records.push(record);
     return this.#change('put', record);
   }
 

@@ -25,6 +25,8 @@ interface Loaded {
   readonly record: ModelRecord;
   /** Location from which the engine loaded it. */
   readonly location: string;
+  /** Whether its card is written, so that clients can name it. */
+  isPublished: boolean;
 }
 
 /** Answer of an adapter route. */
@@ -52,11 +54,15 @@ export class Adapters {
     this.#options = options;
   }
 
-  /** Loads `name` from `uri`. Does nothing if it is already loaded. */
+  /** Loads `name` from `uri`. If it is already loaded, writes at most its card, which an earlier call may lack. */
   load(name: string, uri: string, signal: AbortSignal): Promise<AdapterAnswer> {
     return this.#changes.run(async () => {
-      const { engine, registration, card, cache } = this.#options;
-      if (this.#loaded.has(name)) return answer(name, 'is loaded already');
+      const { engine, card, cache } = this.#options;
+      const earlier = this.#loaded.get(name);
+      if (earlier !== undefined) {
+        await this.#publish(earlier);
+        return answer(name, 'is loaded already');
+      }
       if (name === card.display_name) throw refuse(`\`${name}\` is the base model's own name`, 'lora_name');
       if (this.#loaded.size >= ADAPTERS_MAX) throw refuse(`${ADAPTERS_MAX} adapters are loaded already`, 'lora_name');
       if (engine.loadLora === undefined) throw workerError('NotImplemented', 'this engine has no adapters');
@@ -67,9 +73,9 @@ export class Adapters {
         cache?.release(location);
         throw thrown;
       }
-      const record = this.#recordOf(name, uri);
-      this.#loaded.set(name, { record, location });
-      await registration.add(record);
+      const loaded = { record: this.#recordOf(name, uri), location, isPublished: false };
+      this.#loaded.set(name, loaded);
+      await this.#publish(loaded);
       return answer(name, 'is loaded');
     });
   }
@@ -79,6 +85,7 @@ export class Adapters {
       const { engine, registration, cache } = this.#options;
       const loaded = this.#loaded.get(name);
       if (loaded === undefined) throw workerError('NotFound', `no adapter \`${name}\` is loaded`);
+      loaded.isPublished = false;
       await registration.drop(loaded.record);
       await engine.unloadLora?.(name, signal);
       this.#loaded.delete(name);
@@ -94,6 +101,13 @@ export class Adapters {
       loras: Object.fromEntries(names.map((name) => [name, idOf(name)])),
       count: names.length,
     };
+  }
+
+  /** Writes the card of an adapter, unless it is written. Rejects with the store's failure. */
+  async #publish(loaded: Loaded): Promise<void> {
+    if (loaded.isPublished) return;
+    await this.#options.registration.add(loaded.record);
+    loaded.isPublished = true;
   }
 
   /** Returns the location for the engine: a folder on its machine, or a repository that the engine fetches itself. */

@@ -16,6 +16,7 @@ const never = new AbortController().signal;
 class ControlledEngine extends ScriptedEngine {
   readonly told: string[] = [];
   loadError: Error | undefined;
+  unloadError: Error | undefined;
   exit: (reason: Error) => void = () => {};
 
   async loadLora(name: string, path: string): Promise<void> {
@@ -24,6 +25,7 @@ class ControlledEngine extends ScriptedEngine {
   }
 
   async unloadLora(name: string): Promise<void> {
+    if (this.unloadError !== undefined) throw this.unloadError;
     this.told.push(`unload ${name}`);
   }
 
@@ -129,6 +131,29 @@ describe('adapters of a worker', () => {
     await expect(worker.control.run('unload_lora', { lora_name: 'x' }, never)).rejects.toMatchObject({
       worker: 'NotFound',
     });
+  });
+
+  it('are published by the next load after one whose card could not be written', async () => {
+    const { worker, engine, cards, discovery } = await bedWith();
+    discovery.putError = new Error('the store is away');
+    await expect(worker.control.run('load_lora', LOAD, never)).rejects.toThrow('the store is away');
+    await expect(worker.control.run('load_lora', LOAD, never)).rejects.toThrow('the store is away');
+    discovery.putError = undefined;
+    expect(await worker.control.run('load_lora', LOAD, never)).toMatchObject({ status: 'success' });
+    expect(await cards()).toEqual(['ad', 'm']);
+    expect(engine.told).toHaveLength(1);
+  });
+
+  it('are published again after an engine did not unload them', async () => {
+    const { worker, engine, cards } = await bedWith();
+    await worker.control.run('load_lora', LOAD, never);
+    engine.unloadError = workerError('Unavailable', 'busy');
+    await expect(worker.control.run('unload_lora', { lora_name: 'ad' }, never)).rejects.toMatchObject({
+      worker: 'Unavailable',
+    });
+    expect(await cards()).toEqual(['m']);
+    expect(await worker.control.run('load_lora', LOAD, never)).toMatchObject({ status: 'success' });
+    expect(await cards()).toEqual(['ad', 'm']);
   });
 
   it('are off unless they are switched on', async () => {
