@@ -78,7 +78,7 @@ export class EventNormaliser {
     const hashes: BlockHashes = hashBlocks(event.tokenIds, {
       blockSizeTokens,
       loraName: event.loraName ?? scope?.loraName,
-      cacheSalt: scope?.cacheSalt ?? salt ?? this.#options.cacheSalt,
+      cacheSalt: (scope === undefined ? salt : scope.cacheSalt) ?? this.#options.cacheSalt,
       mediaHashes: mediaOf(event),
     });
     if (scope === undefined && salt !== undefined) this.#rememberSalt(event.blockHashes, salt);

@@ -49,16 +49,16 @@ export function sourcesOfRanks(
     return {
       dpRank,
       endpoint: reachable(endpoint, host),
-      binds: !(source.isBound ?? isBoundByEngine(source.endpoint)),
+      binds: !isBoundByEngine(source),
       replayEndpoint: replay === undefined ? undefined : reachable(replay, host),
       topic: source.topic,
     };
   });
 }
 
-/** Applies vLLM's rule for binding. */
-function isBoundByEngine(endpoint: string): boolean {
-  return endpoint.includes('*') || endpoint.includes('::') || /^(ipc|inproc):/.test(endpoint);
+/** Returns whether the engine binds: by its own option, or by vLLM's rule. Otherwise it connects to this process. */
+export function isBoundByEngine({ isBound, endpoint }: EventSource): boolean {
+  return isBound ?? (endpoint.includes('*') || endpoint.includes('::') || /^(ipc|inproc):/.test(endpoint));
 }
 
 /** Returns the endpoint of a rank: the last number of a TCP endpoint is its port. */

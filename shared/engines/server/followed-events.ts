@@ -1,4 +1,10 @@
-import { type EventSource, type FollowedRanks, isChosenLater, type ListedRank } from '../kv-stream/event-sources.ts';
+import {
+  type EventSource,
+  type FollowedRanks,
+  isBoundByEngine,
+  isChosenLater,
+  type ListedRank,
+} from '../kv-stream/event-sources.ts';
 import type { LaunchFacts } from './launch-facts.ts';
 
 /** Facts about an engine's KV events, from its command line and from its server. */
@@ -31,11 +37,13 @@ export interface EventPlan {
  */
 export function planEvents({ launchFacts, described, listed, hasCache, ranksSeen }: KnownEvents): EventPlan {
   const ranks = Math.max(1, launchFacts?.ranks ?? 1, listed?.size ?? 0, ranksSeen);
-  const isPart = launchFacts !== undefined && (launchFacts.local < launchFacts.ranks || launchFacts.firstRank > 0);
-  const count = isPart ? launchFacts.local : ranks;
   const first = launchFacts?.firstRank ?? Math.min(0, ...(listed?.keys() ?? []));
   const source = launchFacts?.events ?? described;
   if (source === undefined) return { ranks, followed: undefined };
+  const isPart = launchFacts !== undefined && (launchFacts.local < launchFacts.ranks || launchFacts.firstRank > 0);
+  // If engines connect to the subscriber, ranks of other machines connect to this one.
+  const reachesAll = launchFacts?.firstRank === 0 && !isBoundByEngine(source);
+  const count = isPart && !reachesAll ? launchFacts.local : ranks;
   const needsList = launchFacts?.events === undefined || isChosenLater(source.endpoint);
   const fault = faultOf(source, { hasCache, count, isListed: (listed?.size ?? 0) > 0 });
   if (fault !== undefined) return { ranks, followed: undefined, fault };

@@ -42,11 +42,14 @@ function contextRanksIn(args: readonly string[]): number {
 
 /**
  * Reads the ranks. A server of vLLM may have all ranks, those of its machine (`-dpl`, with `-dpr` the first of them),
- * or a single one (`-dpn`).
+ * or a single one (`-dpn`). SGLang spreads its ranks evenly over its machines, the first of which has the server.
  */
 function ranksIn(args: readonly string[], kind: ServerKind): Pick<LaunchFacts, 'ranks' | 'local' | 'firstRank'> {
   const ranks = countOf(args, RANKS_FLAGS[kind]) ?? 1;
-  if (kind === 'sglang') return { ranks, local: ranks, firstRank: 0 };
+  if (kind === 'sglang') {
+    const perNode = Math.max(1, Math.floor(ranks / (countOf(args, ['--nnodes']) ?? 1)));
+    return { ranks, local: perNode, firstRank: perNode * (countOf(args, ['--node-rank']) ?? 0) };
+  }
   const only = countOf(args, ['--data-parallel-rank', '-dpn']);
   if (only !== undefined) return { ranks: 1, local: 1, firstRank: only };
   const local = Math.min(ranks, countOf(args, ['--data-parallel-size-local', '-dpl']) ?? ranks);

@@ -90,6 +90,8 @@ describe('KV events in our own terms', () => {
       const event = stored({ cacheSalt: saltWithAdapter(loraName, cacheSalt) });
       expect(tokensHash(create(2).apply(event))).toEqual(local([1, 2], scope));
       expect(tokensHash(create(2).apply({ ...event, loraName }))).toEqual(local([1, 2], scope)); // if it names both
+      const twice = event.cacheSalt === undefined ? event : { ...event, extraKeys: [[event.cacheSalt]] };
+      expect(tokensHash(create(2).apply(twice))).toEqual(local([1, 2], scope)); // if extra keys have the salt, too
     }
   });
 

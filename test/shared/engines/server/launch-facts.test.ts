@@ -52,6 +52,9 @@ describe('facts in the command line of an engine', () => {
     ['none, as none is named', ['--kv-events-config={"endpoint":"tcp://*:7000"}'], { events: undefined }],
     ['ranks', ['--dp-size=2'], { ranks: 2, local: 2 }],
     ['ranks by the other name', ['--data-parallel-size', '2'], { ranks: 2 }],
+    ['ranks on two machines', ['--dp-size=8', '--nnodes', '2'], { ranks: 8, local: 4, firstRank: 0 }],
+    ['those of the second', ['--dp-size=8', '--nnodes=2', '--node-rank=1'], { ranks: 8, local: 4, firstRank: 4 }],
+    ['one rank on two machines', ['--nnodes', '2', '--tp-size=16'], { ranks: 1, local: 1, firstRank: 0 }],
   ])('of SGLang: %s', (_, args, launchFacts) => {
     expect(launchFactsOf(args, 'sglang')).toMatchObject(launchFacts);
   });
@@ -103,6 +106,14 @@ describe('which KV events are followed', () => {
     expect(endpointsOf({ launchFacts: launchFacts({ ranks: 1, firstRank: 5 }) })).toEqual([
       '0 tcp://h:7005 tcp://h:8005',
     ]);
+  });
+
+  it('follows ranks of other machines only where their engines connect to this one', () => {
+    const events = { ...EVENTS, endpoint: 'tcp://10.0.0.1:7000', replayEndpoint: undefined };
+    const parts = { ranks: 4, local: 2 };
+    expect(endpointsOf({ launchFacts: launchFacts({ ...parts, events }) })).toHaveLength(4);
+    expect(endpointsOf({ launchFacts: launchFacts(parts) })).toHaveLength(2);
+    expect(planEvents({ ...nothing, launchFacts: launchFacts(parts) }).ranks).toBe(4);
   });
 
   it('follows the publisher that a server lists when its command line is unknown', () => {
