@@ -1,4 +1,4 @@
-import { roomy } from '../../records/index.ts';
+import { RankFactors, within } from './rank-factors.ts';
 
 /** Decoding of one request, from its first token to its end. */
 export interface DecodeSpan {
@@ -33,16 +33,13 @@ const OUTPUT_TOKENS_MIN = 8;
 /** Share of the time between two tokens that decoding takes at least, however many prefills ran. */
 const DECODE_SHARE_MIN = 0.3;
 /**
- * Most that the steps of one request count, relative to those expected. A client that stops reading for minutes makes
- * only its own request slow. Without a bound, its steps would change the means for all others.
+ * Most that the time of one answer counts, relative to the expected one, and the inverse of the least. A client that
+ * stops reading for minutes makes only its own request slow. Without a bound, it would change the means for all others.
  */
-const STEP_RATIO_MAX = 4;
+const ANSWER_RATIO_MAX = 4;
 /** Change of a rank's slowness with each value that was seen, as a share of the distance. Prefills vary more. */
 const PREFILL_GAIN = 0.01;
 const DECODE_GAIN = 0.03;
-const SLOWNESS_MAX = 8;
-/** Factor below which a rank counts as fast as the mean. Prompts and batches differ by as much. */
-const SLOWNESS_BAND = 1.2;
 
 /**
  * Speeds of the ranks of a pool, learned from first tokens and ends of requests. Bounded: a few numbers for the pool,
@@ -56,12 +53,10 @@ export class RankSpeeds {
   /** Mean time from the booking of a request to its end. */
   e2eMs = 2000;
   readonly #steps = new StepLine();
-  /** Mean of the decode steps of all ranks, relative to the line: while that adapts, no rank counts as slow for it. */
+  /** Mean of the answers of all ranks, relative to the line: while that adapts, no rank counts as slow for it. */
   #seenMean = 1;
   #msPerToken = START_MS_PER_TOKEN;
-  /** Time that work takes on a rank, relative to the mean of the pool. By rank number. */
-  #seenSlowness = new Float64Array(0);
-  #slowness = new Float64Array(0);
+  readonly #slowness = new RankFactors();
 
   /** Mean milliseconds that the prefill of a prompt token takes. */
   get msPerToken(): number {
@@ -88,25 +83,22 @@ export class RankSpeeds {
 
   /** Makes room for rank numbers below `capacity`. */
   reserve(capacity: number): void {
-    const before = this.#slowness.length;
-    this.#slowness = roomy(this.#slowness, capacity).fill(1, before);
-    this.#seenSlowness = roomy(this.#seenSlowness, capacity).fill(1, before);
+    this.#slowness.reserve(capacity);
   }
 
   /** Forgets a rank whose number another one will get. */
   forget(rank: number): void {
-    this.#seenSlowness[rank] = 1;
-    this.#slowness[rank] = 1;
+    this.#slowness.forget(rank);
   }
 
   /** Factor by which work takes longer on a rank than on average; 1 if it is about the same. By rank number. */
   get slowness(): Float64Array {
-    return this.#slowness;
+    return this.#slowness.factors;
   }
 
   /** Returns the milliseconds that the prefill of a prompt token takes on a rank. */
   msPerTokenOf(rank: number): number {
-    return this.#msPerToken * (this.#slowness[rank] ?? 1);
+    return this.#msPerToken * (this.slowness[rank] ?? 1);
   }
 
   /** Learns from a prefill that was the oldest of its rank for `elapsedMs` and has ended. Ignores short ones. */
@@ -114,7 +106,7 @@ export class RankSpeeds {
     if (tokens <= PREFILL_TOKENS_MIN) return;
     const ratio = within(PREFILL_RATIO_MAX, elapsedMs / tokens / this.#msPerToken);
     const seen = ratio * this.#msPerToken;
-    this.#learnSlowness(rank, seen / this.#msPerToken, PREFILL_GAIN);
+    this.#slowness.learn(rank, ratio, PREFILL_GAIN);
     const next = KEPT * this.#msPerToken + (1 - KEPT) * seen;
     this.#msPerToken = Math.min(MS_PER_TOKEN_MAX, Math.max(MS_PER_TOKEN_MIN, next));
   }
@@ -130,26 +122,16 @@ export class RankSpeeds {
     this.outputTokens = meanWith(this.outputTokens, outputTokens);
     this.e2eMs = meanWith(this.e2eMs, span.sinceStartMs);
     if (outputTokens < OUTPUT_TOKENS_MIN) return;
-    const prefillMs = prefilledTokens * this.msPerTokenOf(rank);
-    const stepMs = Math.max(DECODE_SHARE_MIN * elapsedMs, elapsedMs - prefillMs) / (outputTokens - 1);
-    const expectedMs = this.#steps.at(contextTokens);
-    const seen = Math.min(STEP_RATIO_MAX, stepMs / expectedMs);
-    this.#learnSlowness(rank, seen / this.#seenMean, DECODE_GAIN);
+    // On a rank of mean speed. Slow ranks have less context, so without their factors the line would have no slope.
+    const steps = outputTokens - 1;
+    const prefillMs = prefilledTokens * this.#msPerToken;
+    const expectedMs = steps * this.#steps.at(contextTokens) + prefillMs;
+    const seen = within(ANSWER_RATIO_MAX, elapsedMs / expectedMs);
+    this.#slowness.learn(rank, seen / this.#seenMean, DECODE_GAIN);
     this.#seenMean = KEPT * this.#seenMean + (1 - KEPT) * seen;
-    this.#steps.add(contextTokens, seen * expectedMs);
+    const evenMs = (seen * expectedMs) / (this.slowness[rank] ?? 1);
+    this.#steps.add(contextTokens, Math.max(DECODE_SHARE_MIN * evenMs, evenMs - prefillMs) / steps);
   }
-
-  #learnSlowness(rank: number, seen: number, gain: number): void {
-    const now = this.#seenSlowness[rank] ?? 1;
-    const next = now * (within(SLOWNESS_MAX, seen) / now) ** gain;
-    this.#seenSlowness[rank] = next;
-    this.#slowness[rank] = next < SLOWNESS_BAND && next * SLOWNESS_BAND > 1 ? 1 : next;
-  }
-}
-
-/** Returns the ratio, but at least 1 / `most` and at most `most`. */
-function within(most: number, ratio: number): number {
-  return Math.min(most, Math.max(1 / most, ratio));
 }
 
 /** Returns the mean of requests after one more. */

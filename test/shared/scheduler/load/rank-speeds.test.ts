@@ -68,6 +68,46 @@ describe('the speeds of ranks', () => {
     expect(speeds.slowness[1]! / speeds.slowness[0]!).toBeCloseTo(2, 1);
   });
 
+  it('know a slow rank after a few requests', () => {
+    const speeds = speedsOf(8);
+    for (let at = 0; at < 80; at++) end(speeds, at % 8, 100_000, { slowness: at % 2 === 0 ? 1 : 2.5 });
+    for (const rank of [1, 3, 5, 7]) {
+      expect(speeds.slowness[rank]! / speeds.slowness[rank - 1]!).toBeGreaterThan(1.5);
+    }
+  });
+
+  it('learn how much longer steps take with more context, although the slow ranks have little', () => {
+    const speeds = speedsOf(2);
+    for (let at = 0; at < 4000; at++) {
+      const isSlow = at % 4 === 0;
+      const contextTokens = (isSlow ? 50_000 : 350_000) + (at % 10) * 10_000;
+      end(speeds, isSlow ? 1 : 0, contextTokens, { slowness: isSlow ? 2.5 : 1 });
+    }
+    const [fast, slow] = speeds.slowness;
+    expect(slow! / fast!).toBeGreaterThan(1.9);
+    expect(slow! / fast!).toBeLessThan(2.8);
+    expect(fast! * speeds.stepMsPerToken).toBeGreaterThan(0.7 * STEP_MS_PER_TOKEN);
+  });
+
+  it('count each rank by its own speed if a quarter of the pool is slow', () => {
+    const speeds = speedsOf(8);
+    for (let at = 0; at < 8000; at++) speeds.learnPrefill(at % 8, 4000, at % 4 === 0 ? 136 : 80);
+    expect(speeds.slowness[0]! / speeds.slowness[1]!).toBeCloseTo(1.7, 1);
+  });
+
+  it('leave the other ranks at the mean if few are slow', () => {
+    const speeds = speedsOf(16);
+    for (let at = 0; at < 16_000; at++) speeds.learnPrefill(at % 16, 4000, at % 16 === 0 ? 160 : 80);
+    expect(speeds.slowness[0]).toBeGreaterThan(1.5);
+    expect([...speeds.slowness.subarray(1, 16)]).toEqual(Array(15).fill(1));
+  });
+
+  it('take a rank for as fast as the others after one prefill that stood still', () => {
+    const speeds = speedsOf(2);
+    speeds.learnPrefill(0, 4000, 1e9);
+    expect([...speeds.slowness]).toEqual([1, 1]);
+  });
+
   it('forget a rank whose number another one gets', () => {
     const speeds = speedsOf(2);
     for (let at = 0; at < 2000; at++) speeds.learnPrefill(at % 2, 4000, at % 2 === 0 ? 80 : 240);
