@@ -9,6 +9,7 @@ export { forwardSettings, renderConfigurationDocs, renderSettings, renderSetting
 export { renderBriefHelp, renderHelp } from './help.ts';
 export { hasEffect } from './needs.ts';
 export {
+  REASONING_PARSER_SPELLINGS,
   REASONING_PARSERS_WITHOUT_GRAMMAR,
   type ReasoningParserName,
   TOOL_CALL_PARSER_SPELLINGS,

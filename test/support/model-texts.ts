@@ -12,6 +12,12 @@ export const FRAGMENTS: readonly string[] = [
   '<｜tool_calls_begin｜>|<｜tool_calls_end｜>|<｜tool_call_begin｜>|<｜tool_call_end｜>|function<｜tool_sep｜>',
   '<steptml:invoke name="f">|</steptml:invoke>|<steptml:parameter name="a">|</steptml:parameter>|<seed:tool_call>',
   '</seed:tool_call>|<longcat_tool_call>|</longcat_tool_call>|<function_calls>|</function_calls>|f(a="x", n=1)',
+  '<｜DSML｜ calls>|</｜DSML｜ calls>|<｜DSML｜ invoke name="f">|</｜DSML｜ invoke>|<｜DSML｜ parameter name="a">',
+  '</｜DSML｜ parameter>|<｜GCML｜tool_calls>|<｜GCML｜invoke name="f">|</｜GCML｜invoke>|<tool_calls:opensource>',
+  '</tool_calls:opensource>|<tool_call:opensource>|f<tool_sep:opensource>|</tool_call:opensource>|f<tool_sep>',
+  '<arg_key:opensource>a</arg_key:opensource>|<arg_value:opensource>|</arg_value:opensource>|<tool_call:|```json',
+  '<start_function_call>|<end_function_call>|<escape>|<function_call>|<dots_function_call>|</dots_function_call>',
+  '<function name="f">|<param name="a">|<param name="n">|</param>|<![CDATA[|]]>|function call',
 ].flatMap((line) => line.split('|').filter((part) => part !== ''));
 /** Fragments with a bar in them. */
 export const BARRED: readonly string[] = [
@@ -51,6 +57,20 @@ export const BARRED: readonly string[] = [
   '<|action_start|><|plugin|>',
   '<|action_end|>',
   '<|tool_call_start|>',
+  '<|START_ACTION|>',
+  '<|END_ACTION|>',
+  '<|START_RESPONSE|>',
+  '<|END_TEXT|>',
+  '<|tools_prefix|>',
+  '<|tools_suffix|>',
+  '<|role_sep|>',
+  '<|message_sep|>',
+  '<|function_call|>',
+  '<|tool_call:start|>f\n',
+  '<|tool_call:end|>',
+  '<|tool_arg:start|>a',
+  '<|tool_arg:value|>',
+  '<|tool_arg:end|>',
 ];
 /** Arguments, whole and in parts, in the syntax of JSON and of Python. */
 export const JSON_BITS: readonly string[] = [
@@ -59,6 +79,9 @@ export const JSON_BITS: readonly string[] = [
   '{"arguments":{"a":1},"name":"get_x"}',
   '{"name":"f","args":{"a":"</tool_call>"}}',
   '{"name":"f"}',
+  '{"tool_call_id":"0","tool_name":"f","parameters":{"a":1}}',
+  '{"f":{"a":"x"}}',
+  '{"f":null,"get_x":',
   "{'name': 'f', 'arguments': {'a': True, 'n': None}}",
   "'a\\'b'",
   'None',

@@ -1,4 +1,5 @@
 import {
+  REASONING_PARSER_SPELLINGS,
   REASONING_PARSERS,
   REASONING_PARSERS_WITHOUT_GRAMMAR,
   TOOL_CALL_PARSER_SPELLINGS,
@@ -117,7 +118,7 @@ export const modelRows = {
   reasoningParser: workers.choice({
     names: '--dyn-reasoning-parser DYN_REASONING_PARSER',
     values: REASONING_PARSERS,
-    synonyms: { deepseekv4: 'deepseek_v4' },
+    synonyms: REASONING_PARSER_SPELLINGS,
     refused: unpublished(REASONING_PARSERS_WITHOUT_GRAMMAR),
     about: 'Reasoning parser published in the model card.',
   }),

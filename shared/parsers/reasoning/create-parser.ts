@@ -1,9 +1,10 @@
-import { isSwitchedOff, type ReasoningFormat, type ReasoningGrammar, type ReasoningRequest } from './formats.ts';
+import type { ReasoningFormat, ReasoningGrammar } from './formats.ts';
 import { type AnswerConstraint, GuidedStart } from './guided-start.ts';
 import { HarmonyParser } from './harmony-parser.ts';
 import { InklingParser } from './inkling-parser.ts';
 import { MarkerParser, withExits } from './marker-parser.ts';
 import type { ReasoningParser, ReasoningSink, ReasoningStart } from './parser.ts';
+import { isSwitchedOff, PROMPT_TAIL_UNITS, type ReasoningRequest } from './split-rules.ts';
 
 /** Plan for splitting the text of one request; the same for all its choices. */
 export interface ReasoningPlan {
@@ -17,16 +18,14 @@ export interface ReasoningPlan {
   readonly constraint: AnswerConstraint | undefined;
 }
 
-/** Length of the prompt's end that is checked; longer than any opener or closer with white space around its parts. */
-const PROMPT_TAIL_UNITS = 200;
-
 /**
  * Decides whether and how a request's text is split. Returns undefined if all of it is content.
  * @example
  * const plan = planReasoning(format, { templateArgs, lastRole, forcesTool, promptText });
  * const parsers = choices.map(() => plan && createReasoningParser(plan));
  */
-export function planReasoning(format: ReasoningFormat, request: ReasoningRequest): ReasoningPlan | undefined {
+export function planReasoning(named: ReasoningFormat, request: ReasoningRequest): ReasoningPlan | undefined {
+  const format = named.forPrompt?.(request.promptText) ?? named;
   const start = startOf(format, request);
   if (request.forcesTool === true && startsInside(format.grammar) && start !== 'inside') return undefined;
   const mode = format.splitRule?.(request) ?? 'split';

@@ -1,73 +1,21 @@
-import { REASONING_PARSERS_WITHOUT_GRAMMAR, type ReasoningParserName } from '../../config/index.ts';
-import type { AnswerConstraint } from './guided-start.ts';
+import {
+  REASONING_PARSER_SPELLINGS,
+  REASONING_PARSERS_WITHOUT_GRAMMAR,
+  type ReasoningParserName,
+} from '../../config/index.ts';
 import { HARMONY_MARKERS, HARMONY_OPENER } from './harmony-parser.ts';
 import { INKLING_MARKERS, INKLING_OPENER } from './inkling-parser.ts';
 import { type CompiledMarkers, compileMarkers, type MarkerGrammar } from './marker-parser.ts';
-
-/** Parts of a request that decide whether its text is split. */
-export interface ReasoningRequest {
-  /** `chat_template_args`, extended by `thinking` and `reasoning_effort`. */
-  readonly templateArgs?: Readonly<Record<string, unknown>> | undefined;
-  /** Role of the last message. */
-  readonly lastRole?: string | undefined;
-  /**
-   * Whether `tool_choice` is `required` or names a function: then the engine writes bare JSON from its first token on.
-   */
-  readonly forcesTool?: boolean | undefined;
-  /** Rendered prompt, or its last 200 characters. */
-  readonly promptText: string;
-  /** Markers of tool calls that this model writes for nothing else; they end reasoning. @default none */
-  readonly callTokens?: readonly string[] | undefined;
-  /**
-   * Constraint of the answer in the engine. Some engines apply it from the first token on, some after the reasoning.
-   */
-  readonly constraint?: AnswerConstraint | undefined;
-}
-
-/** Mode of splitting. `strip-opener`: everything except a leading opener is content. */
-type SplitMode = 'split' | 'skip' | 'strip-opener';
-/** Decides the mode by the format's own conditions. */
-type SplitRule = (request: ReasoningRequest) => SplitMode;
-
-type TemplateArgs = Readonly<Record<string, unknown>>;
-
-const argsOf = (request: ReasoningRequest): TemplateArgs => request.templateArgs ?? {};
-
-/** Returns the boolean `thinking` or `enable_thinking`; undefined when neither is a boolean. */
-function thinkingFlag(args: TemplateArgs): boolean | undefined {
-  if (typeof args.thinking === 'boolean') return args.thinking;
-  return typeof args.enable_thinking === 'boolean' ? args.enable_thinking : undefined;
-}
-
-/**
- * Returns whether the request sets a reasoning effort. An effort of `none` asks for no reasoning, so it does not count.
- */
-function hasEffort(args: TemplateArgs): boolean {
-  return args.reasoning_effort !== undefined && args.reasoning_effort !== null && args.reasoning_effort !== 'none';
-}
-
-/** Returns whether the request asks its template for an answer without reasoning. */
-export function isSwitchedOff(request: ReasoningRequest): boolean {
-  const args = argsOf(request);
-  return thinkingFlag(args) === false || args.thinking_mode === 'chat' || args.thinking_mode === 'disabled';
-}
-
-const splitUnlessSwitchedOff: SplitRule = (request) => (isSwitchedOff(request) ? 'skip' : 'split');
-
-const splitWhenThinking: SplitRule = (request) => (thinkingFlag(argsOf(request)) === true ? 'split' : 'skip');
-
-const splitWhenEffort: SplitRule = (request) => (hasEffort(argsOf(request)) ? 'split' : 'skip');
-
-const splitWhenThinkingOrEffort: SplitRule = (request) =>
-  splitWhenThinking(request) === 'split' ? 'split' : splitWhenEffort(request);
-
-const splitAsKimi: SplitRule = (request) =>
-  argsOf(request).thinking === false || request.lastRole === 'tool' ? 'skip' : 'split';
-
-const splitAsNemotron: SplitRule = (request) => {
-  const args = argsOf(request);
-  return args.enable_thinking === false || args.force_nonempty_content === true ? 'strip-opener' : 'split';
-};
+import {
+  PROMPT_TAIL_UNITS,
+  type SplitRule,
+  splitAsKimi,
+  splitAsNemotron,
+  splitUnlessSwitchedOff,
+  splitWhenEffort,
+  splitWhenThinking,
+  splitWhenThinkingOrEffort,
+} from './split-rules.ts';
 
 /** Grammar of a reasoning format. */
 export type ReasoningGrammar =
@@ -88,6 +36,8 @@ export interface ReasoningFormat {
   /** Whether the markers are special tokens in every model of this format. */
   readonly usesSpecialTokens: boolean;
   readonly splitRule: SplitRule | undefined;
+  /** Returns the format with the markers of the model that a prompt was made for, if models differ in them. */
+  readonly forPrompt?: (promptText: string) => ReasoningFormat;
 }
 
 interface FormatOptions {
@@ -125,10 +75,28 @@ function toFormat(
 }
 
 const SPECIAL = { usesSpecialTokens: true } as const;
+/** Tags of Cohere's models around an answer, of two generations. */
+const COHERE_ANSWERS = ['<|START_RESPONSE|>', '<|START_TEXT|>'];
+
+/** Tag of reasoning in a prompt. The suffix is the same in all tags of a model. */
+const HUNYUAN_TAG = /<\/?think(:[\w.-]{1,32})?>/g;
+
+/** Creates the format of Hunyuan's models, whose tags may have a suffix, such as `<think:opensource>`. */
+function hunyuan(suffix: string): ReasoningFormat {
+  const exits = [`<tool_calls${suffix}>`, `<tool_call${suffix}>`];
+  const grammar = { openers: [`<think${suffix}>`], closers: [`</think${suffix}>`], exits };
+  return marked(['hy_v3'], grammar, SPECIAL)[0]!; // one for each name
+}
+
+/** Returns the format with the tags of the model that a prompt was made for: its template ends a prompt with one. */
+function hunyuanOfPrompt(promptText: string): ReasoningFormat {
+  const tags = [...promptText.slice(-PROMPT_TAIL_UNITS).matchAll(HUNYUAN_TAG)];
+  return hunyuan(tags.at(-1)?.[1] ?? '');
+}
 
 /** Formats of every name that the configuration accepts. */
 export const REASONING_FORMATS: readonly ReasoningFormat[] = [
-  ...marked(['basic', 'qwen3', 'nemotron_deci', 'glm45', 'deepseek_v41', 'glm47', 'kimi_k2', 'qwen3_coder'], THINK),
+  ...marked(['basic', 'qwen3', 'nemotron_deci', 'glm45', 'glm47', 'kimi_k2', 'qwen3_coder'], THINK),
   ...marked(['seed_oss'], { openers: ['<seed:think>'], closers: ['</seed:think>'] }),
   ...marked(['ernie45'], { ...THINK_FROM_START, framing: framingOf('response') }),
   ...marked(['hunyuan_a13b'], {
@@ -141,7 +109,12 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
     { ...THINK, exits: ['<｜DSML｜tool_calls>', '<｜DSML｜invoke name='] },
     { ...SPECIAL, splitRule: splitUnlessSwitchedOff },
   ),
-  ...marked(['deepseek_r1'], THINK_FROM_START, { ...SPECIAL, splitRule: splitUnlessSwitchedOff }),
+  ...marked(
+    ['deepseek_v41'],
+    { ...THINK, exits: ['<｜DSML｜ calls>', '<｜DSML｜ invoke name='] },
+    { ...SPECIAL, splitRule: splitUnlessSwitchedOff },
+  ),
+  ...marked(['deepseek_r1', 'holo2'], THINK_FROM_START, { ...SPECIAL, splitRule: splitUnlessSwitchedOff }),
   ...marked(['deepseek_v3_2'], THINK_FROM_START, SPECIAL),
   ...marked(['deepseek_v3', 'deepseek_v3_1'], THINK_FROM_START, { ...SPECIAL, splitRule: splitWhenThinkingOrEffort }),
   ...marked(['step3'], THINK_FROM_START),
@@ -185,6 +158,19 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
     closers: ["Here's my response:", 'Here is my response:'],
     isSingleBlock: true,
   }),
+  ...marked(
+    ['cohere_command4'],
+    {
+      openers: ['<|START_THINKING|>'],
+      closers: ['<|END_THINKING|>'],
+      exits: ['<|START_ACTION|>', ...COHERE_ANSWERS],
+      framing: [...COHERE_ANSWERS, '<|END_RESPONSE|>', '<|END_TEXT|>'],
+    },
+    SPECIAL,
+  ),
+  { ...hunyuan(''), forPrompt: hunyuanOfPrompt },
+  ...marked(['apertus'], { openers: ['<|inner_prefix|>'], closers: ['<|inner_suffix|>'] }, SPECIAL),
+  ...marked(['solar_open2'], { openers: ['<|think:start|>'], closers: ['<|think:end|>'] }, SPECIAL),
   toFormat('gpt_oss', { kind: 'harmony' }, HARMONY_MARKERS, { ...SPECIAL, promptOpeners: [HARMONY_OPENER] }),
   ...marked(
     ['gemma4'],
@@ -202,9 +188,13 @@ export type FoundFormat =
   /** Known name without a published grammar: the model cannot be registered with it. */
   | { readonly kind: 'refused'; readonly reason: string };
 
-const BY_KEY: ReadonlyMap<string, ReasoningFormat> = new Map(
-  REASONING_FORMATS.map((format) => [keyOf(format.name), format]),
-);
+const BY_NAME = new Map(REASONING_FORMATS.map((format) => [format.name, format]));
+const BY_KEY: ReadonlyMap<string, ReasoningFormat> = new Map([
+  ...REASONING_FORMATS.map((format) => [keyOf(format.name), format] as const),
+  ...Object.entries(REASONING_PARSER_SPELLINGS).map(
+    ([spelling, name]) => [keyOf(spelling), BY_NAME.get(name)!] as const, // every name is in the table
+  ),
+]);
 const FALLBACK = BY_KEY.get('basic')!; // `basic` is in the table
 
 /**

@@ -31,6 +31,7 @@ const OF_SECOND_GENERATION: ReadonlySet<string> = new Set([
   'kimi_k2',
   'kimi_k25',
   'deepseek_v4',
+  'deepseek_v41',
 ]);
 
 /** Returns whether a parser name exists in the requested generation (`DYN_PARSER_VERSION`). */

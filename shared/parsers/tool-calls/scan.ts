@@ -116,13 +116,13 @@ export function* collectName(source: TextSource, unit: RegExp): Parsing<string> 
 }
 
 /**
- * Does as `readUntil` where markup is expected: text that stands there instead is shown, unless it is only white space.
- * The recorded text goes out before it, because it was text too.
+ * Does as `readUntil` where markup is expected: text that stands there instead is shown. White space is shown only
+ * before other text. The recorded text goes out before it, because it was text too.
  */
 export function* showUntil(source: TextSource, markers: Finder, calls: CallWriter): Parsing<string | undefined> {
   let space = '';
   let isText = false;
-  return yield* readUntil(source, markers, (piece) => {
+  const marker = yield* readUntil(source, markers, (piece) => {
     if (!isText && piece.trim() === '') {
       space += piece;
       return;
@@ -131,6 +131,8 @@ export function* showUntil(source: TextSource, markers: Finder, calls: CallWrite
     calls.content(source.isRecording ? source.takeRecord() : space + piece);
     space = '';
   });
+  if (!source.isRecording) calls.lead += space;
+  return marker;
 }
 
 /** Returns the text before a marker; the marker is read too. */

@@ -1,10 +1,10 @@
 import { Markers } from '../../markers.ts';
-import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
+import { ArgumentsWriter } from '../arguments-writer.ts';
 import { bareUuid } from '../call-ids.ts';
 import type { CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import { compactJson } from '../json-scan.ts';
-import type { ToolSchemas } from '../parameter-schema.ts';
+import type { ParameterSchema, ToolSchemas } from '../parameter-schema.ts';
 import { convertByType, decodeEntities } from '../parameter-values.ts';
 import { pythonToJson } from '../python-literal.ts';
 import { collectUntil, type Parsing, readOneOfBehindSpace, readUntil, skipSpace, type TextSource } from '../scan.ts';
@@ -16,16 +16,22 @@ import {
   NAME_ALONE,
   readToolCallBlock,
 } from './json-family.ts';
+import { isName, type NamedCall, PairStream, pairTags, readKey } from './pair-calls.ts';
 
 const KEY = '<arg_key>';
 const KEY_END = '</arg_key>';
 const VALUE = '<arg_value>';
 const VALUE_END = '</arg_value>';
 const ORPHANS = [BLOCK_END, KEY, KEY_END, VALUE, VALUE_END];
-const IN_BLOCK = new Markers([KEY, BLOCK_END, BLOCK]);
-const IN_KEY = new Markers([KEY_END, VALUE, BLOCK_END, BLOCK]);
+const TAGS = pairTags({
+  call: BLOCK,
+  callEnd: BLOCK_END,
+  key: KEY,
+  keyEnd: KEY_END,
+  value: VALUE,
+  valueEnd: VALUE_END,
+});
 const IN_VALUE = new Markers([VALUE_END, KEY, BLOCK_END, BLOCK]);
-const NAME = /^[^\s<>{}[\]"]+$/;
 const JSON_BLOCK = jsonBlock(BLOCK, BLOCK_END, NAME_ALONE);
 
 /**
@@ -57,12 +63,6 @@ export const poolsideV1: ToolCallFormat = {
   },
 };
 
-/** Call whose name was read, with the marker after the name. */
-interface NamedCall {
-  readonly name: string;
-  readonly first: string | undefined;
-}
-
 /** Reads the text after the name, including the end of the block. Text that is not a call stays in the record. */
 type ReadPairs = (call: NamedCall, source: TextSource, calls: CallWriter, tools: ToolSchemas) => Parsing;
 
@@ -70,10 +70,10 @@ type ReadPairs = (call: NamedCall, source: TextSource, calls: CallWriter, tools:
 function* readBlock(readPairs: ReadPairs, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
   source.record(BLOCK);
   if ((yield* skipSpace(source)) === '{') return yield* readToolCallBlock(JSON_BLOCK, source, calls, tools);
-  const { text, marker } = yield* collectUntil(source, IN_BLOCK);
+  const { text, marker } = yield* collectUntil(source, TAGS.inCall);
   const name = text.trim();
   if (marker === BLOCK) source.unread(BLOCK);
-  else if (NAME.test(name)) yield* readPairs({ name, first: marker }, source, calls, tools);
+  else if (isName(name)) yield* readPairs({ name, first: marker }, source, calls, tools);
   else if (marker === BLOCK_END && name === '') source.forget();
   return showRest(source, calls);
 }
@@ -95,7 +95,7 @@ function* readWholePairs(
   let stray = '';
   let stop = first;
   while (stop === KEY) {
-    let key = yield* readKey(source);
+    let key = yield* readKey(TAGS, source);
     while (key !== undefined) {
       const value: GlmValue | undefined = yield* readValue(source, { tool: name, key, writer }, tools);
       if (value === undefined) break;
@@ -105,7 +105,7 @@ function* readWholePairs(
       key = value.nextKey;
     }
     if (stop !== VALUE_END) break; // none of the value was read, or it ended the block
-    const between = yield* collectUntil(source, IN_BLOCK);
+    const between = yield* collectUntil(source, TAGS.inCall);
     if (between.text.trim() !== '') stray += between.text;
     stop = between.marker;
   }
@@ -117,15 +117,6 @@ function* readWholePairs(
   writer.close();
   calls.release();
   calls.content(stray);
-}
-
-/** Reads a key and the tag that opens its value. */
-function* readKey(source: TextSource): Parsing<string | undefined> {
-  const { text, marker } = yield* collectUntil(source, IN_KEY);
-  if (marker === BLOCK) source.unread(BLOCK);
-  if (marker === VALUE) return text.trim();
-  if (marker !== KEY_END) return undefined;
-  return (yield* readOneOfBehindSpace(source, [VALUE])) === undefined ? undefined : text.trim();
 }
 
 interface GlmValue {
@@ -185,44 +176,11 @@ function* readValue(
 
 const KEY_OR_TEXT = new Markers([KEY_END, '\n', '<arg', '</tool']);
 
-function* streamPairs({ name, first }: NamedCall, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
-  const writer = new ArgumentsWriter(calls, name);
-  let stray = '';
-  let stop = first;
-  while (stop === KEY) {
-    const key = yield* readKey(source);
-    if (key === undefined) return;
-    stop = yield* streamValue(key, source, writer, { tool: name, tools });
-    if (stop === undefined) break;
-    const between = yield* collectUntil(source, IN_BLOCK);
-    if (between.text.trim() !== '') stray += between.text;
-    stop = between.marker;
-  }
-  if (stop === BLOCK_END) writer.close();
-  if (!source.isRecording) calls.content(stray);
-  if (stop === BLOCK) source.unread(BLOCK);
+function* streamPairs(call: NamedCall, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
+  yield* new PairStream(TAGS, source, calls, tools, convertPoolsideValue).read(call);
 }
 
-function* streamValue(
-  key: string,
-  source: TextSource,
-  writer: ArgumentsWriter,
-  { tool, tools }: { readonly tool: string; readonly tools: ToolSchemas },
-): Parsing<string | undefined> {
-  if (writer.has(key)) return yield* readUntil(source, VALUE_CLOSED);
-  const schema = tools.parameter(tool, key);
-  if (schema?.isOnly('string') === true) {
-    const member = new StringMember(writer, key, { knowsNull: schema.kinds?.has('null') === true });
-    const stop = yield* readUntil(source, VALUE_CLOSED, (piece) => member.push(piece));
-    if (stop !== undefined) member.end();
-    return stop;
-  }
-  const { text, marker } = yield* collectUntil(source, VALUE_CLOSED);
-  if (marker === undefined) return undefined;
-  if (tools.isWrapper(tool, key)) writer.wrapped(key, text);
-  else if (schema?.kinds?.has('string')) writer.member(key, convertByType(text, schema));
-  else writer.member(key, compactJson(text) ?? pythonToJson(text) ?? JSON.stringify(text));
-  return marker;
+function convertPoolsideValue(text: string, schema: ParameterSchema | undefined): string {
+  if (schema?.kinds?.has('string')) return convertByType(text, schema);
+  return compactJson(text) ?? pythonToJson(text) ?? JSON.stringify(text);
 }
-
-const VALUE_CLOSED = new Markers([VALUE_END]);

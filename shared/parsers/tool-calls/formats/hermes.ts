@@ -4,6 +4,6 @@ import { JsonFamily, NAME_ALONE, TOOL_CALL, TOOL_CALL_END } from './json-family.
 export const hermes: ToolCallFormat = new JsonFamily({
   starts: { [TOOL_CALL]: { kind: 'closed', marker: TOOL_CALL_END } },
   shape: NAME_ALONE,
-  dropsOrphanEnd: TOOL_CALL_END,
+  drops: [TOOL_CALL_END],
   callTokens: [TOOL_CALL],
 });

@@ -3,6 +3,6 @@ import { JsonFamily } from './json-family.ts';
 
 export const jamba: ToolCallFormat = new JsonFamily({
   starts: { '<tool_calls>': { kind: 'closed', marker: '</tool_calls>' } },
-  dropsOrphanEnd: '</tool_calls>',
+  drops: ['</tool_calls>'],
   callTokens: ['<tool_calls>'],
 });

@@ -5,6 +5,8 @@ import { type Parsing, peek, skipSpace, type TextSource } from '../scan.ts';
 
 /** Shape of a call as a JSON object. */
 export interface JsonCallShape {
+  /** Keys of the name. @default `name` */
+  readonly nameKeys?: ReadonlySet<string>;
   readonly argumentKeys: ReadonlySet<string>;
   /** Whether an object with only a name is a call with `{}`. */
   readonly allowsNameAlone: boolean;
@@ -97,6 +99,8 @@ export function argumentsOf(raw: string): string {
 /** Limit of nested strings in which arguments may be written. */
 const STRING_LAYERS_MAX = 4;
 
+const NAME_KEYS: ReadonlySet<string> = new Set(['name']);
+
 interface CallSoFar {
   name: string | undefined;
   /** Arguments that stand before the name. */
@@ -112,7 +116,8 @@ function* readMember(source: TextSource, calls: CallWriter, shape: JsonCallShape
   source.at++;
   const first = yield* skipSpace(source);
   if (!startsJson(first)) return false;
-  if (key === 'name' && call.name === undefined) return yield* readName(source, calls, shape, call);
+  if (call.name === undefined && (shape.nameKeys ?? NAME_KEYS).has(key))
+    return yield* readName(source, calls, shape, call);
   if (!shape.argumentKeys.has(key) || call.isCommitted || call.early !== undefined) {
     return (yield* collectJsonValue(source)) !== undefined;
   }

@@ -31,13 +31,20 @@ const JSON_DEBRIS = '}],;';
  * End of the markup after a start marker. `closed`: at the end marker. `value`: with the JSON value. `list`: after
  * objects separated by semicolons.
  */
-export type Ending = { readonly kind: 'closed'; readonly marker: string } | { readonly kind: 'value' | 'list' };
+export type Ending =
+  | {
+      readonly kind: 'closed';
+      readonly marker: string;
+      /** Whether only calls of declared tools count, because the markers also stand around other JSON. */
+      readonly onlyDeclared?: boolean;
+    }
+  | { readonly kind: 'value' | 'list' };
 
 interface JsonFamilyTraits {
   readonly starts: Readonly<Record<string, Ending>>;
   readonly shape?: JsonCallShape;
-  /** End marker that is dropped when it stands by itself in prose. */
-  readonly dropsOrphanEnd?: string;
+  /** Markers that are dropped when they stand by themselves in prose, such as end markers. @default none */
+  readonly drops?: readonly string[];
   /** Whether a call is shown only after its end marker. */
   readonly holdsCalls?: boolean;
   /** Reads a `value` that is not JSON; returns false when it is not a call. */
@@ -73,16 +80,16 @@ export class JsonFamily implements ToolCallFormat {
     this.keepsSpecialTokens = traits.keepsSpecialTokens ?? false;
     const startMarkers = Object.keys(traits.starts);
     this.#starting = new Markers(startMarkers);
-    const orphan = traits.dropsOrphanEnd === undefined ? [] : [traits.dropsOrphanEnd];
+    const drops = traits.drops ?? [];
     this.#blocks = new Map(
       Object.entries(traits.starts).flatMap(([start, ending]) =>
         ending.kind === 'closed' ? [[start, jsonBlock(start, ending.marker, this.#shape, traits)]] : [],
       ),
     );
     const closing = Array.from(this.#blocks.values(), ({ markup }) => markup.ends);
-    this.#ends = [...new Set([...closing.flat(), ...orphan])];
+    this.#ends = [...new Set([...closing.flat(), ...drops])];
     this.#hasList = Object.values(traits.starts).some((ending) => ending.kind === 'list');
-    this.#markers = new Markers([...startMarkers, ...orphan]);
+    this.#markers = new Markers([...startMarkers, ...drops]);
   }
 
   finder(): Finder {
@@ -91,9 +98,13 @@ export class JsonFamily implements ToolCallFormat {
 
   *read(marker: string, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing<Region> {
     const ending = this.#starts[marker];
-    if (ending === undefined) return 'markup'; // an end marker
+    if (ending === undefined) return 'markup'; // a marker that is dropped
     const block = this.#blocks.get(marker);
-    if (block !== undefined) return yield* readToolCallBlock(block, source, calls, tools);
+    if (block !== undefined) {
+      const isBare = ending.kind === 'closed' && ending.onlyDeclared === true;
+      const shaped = isBare ? { ...block, shape: this.#bareShape(tools) } : block;
+      return yield* readToolCallBlock(shaped, source, calls, tools);
+    }
     source.record(marker);
     return yield* this.#readOpen(source, calls, this.#shape, ending.kind === 'list');
   }
@@ -106,11 +117,14 @@ export class JsonFamily implements ToolCallFormat {
     }
     if (first !== '{' && first !== '[') return 'text';
     source.record();
-    const takesBare = (name: string): boolean => tools.isDeclared(name);
-    const shape: JsonCallShape = { ...this.#shape, allowsNameAlone: false, takesBare };
-    const region = yield* this.#readOpen(source, calls, shape, this.#hasList);
+    const region = yield* this.#readOpen(source, calls, this.#bareShape(tools), this.#hasList);
     if (region === 'markup') yield* readOneOfBehindSpace(source, this.#ends);
     return region;
+  }
+
+  /** Returns the shape of calls whose JSON has no marker of its own. */
+  #bareShape(tools: ToolSchemas): JsonCallShape {
+    return { ...this.#shape, allowsNameAlone: false, takesBare: (name) => tools.isDeclared(name) };
   }
 
   /** Reads JSON that ends with its value. If it is not a call, the recorded text is shown. */
@@ -148,15 +162,14 @@ export interface JsonBlock {
   readonly functions: XmlDialect;
 }
 
-const BODY_STARTS = [FUNCTION_TAGS.function, '{'];
-
 export function jsonBlock(
   start: string,
   end: string,
   shape: JsonCallShape,
   { holdsCalls = false, functions = FUNCTION_TAGS }: Partial<Pick<JsonBlock, 'holdsCalls' | 'functions'>> = {},
 ): JsonBlock {
-  return { markup: closedMarkup({ start, ends: [end], bodyStarts: BODY_STARTS }), shape, holdsCalls, functions };
+  const bodyStarts = [functions.function, '{'];
+  return { markup: closedMarkup({ start, ends: [end], bodyStarts }), shape, holdsCalls, functions };
 }
 
 /**

@@ -4,6 +4,6 @@ import { JsonFamily, NAME_ALONE } from './json-family.ts';
 export const longcat: ToolCallFormat = new JsonFamily({
   starts: { '<longcat_tool_call>': { kind: 'closed', marker: '</longcat_tool_call>' } },
   shape: NAME_ALONE,
-  dropsOrphanEnd: '</longcat_tool_call>',
+  drops: ['</longcat_tool_call>'],
   callTokens: ['<longcat_tool_call>'],
 });

@@ -18,7 +18,7 @@ const ARGUMENTS = '[ARGS';
  */
 export const mistral: ToolCallFormat = new JsonFamily({
   starts: { [START]: { kind: 'value' }, [START_OPEN]: { kind: 'value' } },
-  dropsOrphanEnd: END,
+  drops: [END],
   readOther: readNamedCall,
   callTokens: [START],
 });

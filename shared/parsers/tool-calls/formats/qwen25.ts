@@ -4,7 +4,7 @@ import { JsonFamily, NAME_ALONE, TOOL_CALL, TOOL_CALL_END } from './json-family.
 export const qwen25: ToolCallFormat = new JsonFamily({
   starts: { [TOOL_CALL]: { kind: 'closed', marker: TOOL_CALL_END } },
   shape: NAME_ALONE,
-  dropsOrphanEnd: TOOL_CALL_END,
+  drops: [TOOL_CALL_END],
   holdsCalls: true,
   callTokens: [TOOL_CALL],
 });

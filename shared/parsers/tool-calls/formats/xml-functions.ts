@@ -3,7 +3,7 @@ import { Markers } from '../../markers.ts';
 import { ArgumentsWriter, StringMember } from '../arguments-writer.ts';
 import type { CallWriter } from '../call-writer.ts';
 import { collectJsonValue, parseJson } from '../json-scan.ts';
-import type { ToolSchemas } from '../parameter-schema.ts';
+import type { ParameterSchema, ToolSchemas } from '../parameter-schema.ts';
 import { convertByType, decodeEntities, isStringParameter } from '../parameter-values.ts';
 import {
   collectUntil,
@@ -22,26 +22,34 @@ export interface XmlTags {
   readonly functionEnd: string;
   readonly parameter: string;
   readonly parameterEnd: string;
-  /** End of the block around functions, which may also end a function. */
-  readonly blockEnd: string;
+  /** End of the block around functions, which may also end a function. @default functions have no block */
+  readonly blockEnd?: string;
   /** Whether the model's template writes a line end on each side of a value, which is not part of it. */
   readonly framesValues: boolean;
   /** Whether a call is shown only when it is complete. */
   readonly holdsCalls: boolean;
+  /** Whether only calls of declared tools count, because prose may contain the tags. @default false */
+  readonly onlyDeclared?: boolean;
+  /** Whether a value may stand between `<![CDATA[` and `]]>`. @default false */
+  readonly hasCdata?: boolean;
 }
 
 /** Tags with their markers compiled. */
 export interface XmlDialect extends XmlTags {
+  /** Tags that show that a function ends, apart from its own end. */
+  readonly afterFunction: readonly string[];
   readonly inFunction: Markers;
   readonly inValue: Markers;
 }
 
 export function xmlDialect(tags: XmlTags): XmlDialect {
   const { function: start, functionEnd, parameter, parameterEnd, blockEnd } = tags;
+  const blockEnds = blockEnd === undefined ? [] : [blockEnd];
   return {
     ...tags,
-    inFunction: new Markers([parameter, functionEnd, blockEnd, start]),
-    inValue: new Markers([parameterEnd, parameter, functionEnd, blockEnd]),
+    afterFunction: [...blockEnds, start],
+    inFunction: new Markers([parameter, functionEnd, ...blockEnds, start]),
+    inValue: new Markers([parameterEnd, parameter, functionEnd, ...blockEnds]),
   };
 }
 
@@ -125,7 +133,10 @@ class XmlFunction {
 
   *#readMember(key: string): Parsing<ValueEnd> {
     const schema = this.#tools.parameter(this.#name, key);
-    const { framesValues, holdsCalls } = this.#dialect;
+    const { framesValues, holdsCalls, hasCdata } = this.#dialect;
+    if (hasCdata === true && (yield* readOneOfBehindSpace(this.#source, [CDATA])) !== undefined) {
+      return yield* this.#readCdata(key, schema);
+    }
     const isWrapper = this.#tools.isWrapper(this.#name, key);
     const isString = isStringParameter(schema) && !isWrapper;
     const rules = { framed: framesValues, decodesEntities: true, knowsNull: true };
@@ -155,17 +166,35 @@ class XmlFunction {
   }
 
   /**
+   * Reads a value from after its opening mark to its closing tag. Tags and entities inside the marks are text, and so
+   * is a closing mark without the closing tag after it.
+   */
+  *#readCdata(key: string, schema: ParameterSchema | undefined): Parsing<ValueEnd> {
+    const { parameterEnd } = this.#dialect;
+    let text = '';
+    for (;;) {
+      const part = yield* collectUntil(this.#source, CDATA_END);
+      text += part.text;
+      if (part.marker === undefined) return undefined;
+      if ((yield* readOneOfBehindSpace(this.#source, [parameterEnd])) !== undefined) break;
+      text += part.marker;
+    }
+    this.#writer.member(key, convertByType(text, schema));
+    return { stop: parameterEnd };
+  }
+
+  /**
    * Reads a value, which may contain tags as text. The function's end ends the value only if the block continues or
    * ends after it. The beginning of another parameter ends it only if the tool has that parameter and it was not
    * written yet.
    */
   *#readValue(key: string, take: (piece: string) => void): Parsing<ValueEnd> {
-    const { parameter, functionEnd, blockEnd, function: start, inValue } = this.#dialect;
+    const { parameter, functionEnd, afterFunction, inValue } = this.#dialect;
     for (;;) {
       const stop = yield* readUntil(this.#source, inValue, take);
       if (stop === undefined) return undefined;
       if (stop === functionEnd) {
-        const next = yield* readOneOfBehindSpace(this.#source, [blockEnd, start]);
+        const next = yield* readOneOfBehindSpace(this.#source, afterFunction);
         if (next !== undefined) {
           this.#source.unread(next);
           return { stop };
@@ -183,6 +212,9 @@ class XmlFunction {
     }
   }
 }
+
+const CDATA = '<![CDATA[';
+const CDATA_END = new Markers([']]>']);
 
 /** Length limit of a parameter's name. */
 const TAG_UNITS_MAX = 256;
@@ -219,7 +251,7 @@ function* readShortTag(source: TextSource, take: (text: string) => void): Parsin
 export function* readFunction(dialect: XmlDialect, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const { text, marker } = yield* collectUntil(source, TAG_END);
   const name = marker === undefined ? undefined : tagName(text);
-  if (name === undefined) return;
+  if (name === undefined || (dialect.onlyDeclared === true && !tools.isDeclared(name))) return;
   if ((yield* skipSpace(source)) === '{') {
     const json = yield* collectJsonValue(source);
     if (json === undefined || !isRecord(parseJson(json))) return;

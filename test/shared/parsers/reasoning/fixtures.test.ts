@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import type { ReasoningRequest } from '../../../../shared/parsers/reasoning/formats.ts';
+import type { ReasoningRequest } from '../../../../shared/parsers/reasoning/split-rules.ts';
 import { cut, formatOf, runParser, type Split } from './run-parser.ts';
 
 interface Row {

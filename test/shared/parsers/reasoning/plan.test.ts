@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { findReasoningFormat, needsSpecialTokens, planReasoning } from '../../../../shared/parsers/index.ts';
-import { REASONING_FORMATS, type ReasoningRequest } from '../../../../shared/parsers/reasoning/formats.ts';
+import { REASONING_FORMATS } from '../../../../shared/parsers/reasoning/formats.ts';
+import type { ReasoningRequest } from '../../../../shared/parsers/reasoning/split-rules.ts';
 import { cut, formatOf, runParser } from './run-parser.ts';
 
 const isSplit = (name: string, request: Partial<ReasoningRequest>): boolean =>
@@ -17,6 +18,9 @@ describe('findReasoningFormat', () => {
     ['gemma-4', 'gemma4'],
     ['QWEN3', 'qwen3'],
     ['gpt_oss', 'gpt_oss'],
+    ['openai_gptoss', 'gpt_oss'],
+    ['cohere-command3', 'cohere_command4'],
+    ['hunyuan', 'hy_v3'],
   ])('takes %s for %s', (name, expected) => {
     expect(findReasoningFormat(name)).toMatchObject({ kind: 'found', format: { name: expected } });
   });
@@ -62,6 +66,19 @@ describe('planReasoning', () => {
     ['qwen3', { enable_thinking: false }, true],
   ] as const)('of %s under %o: %s', (name, templateArgs, expected) => {
     expect(withArgs(name, templateArgs)).toBe(expected);
+  });
+
+  it.each([
+    ['', '<think>', '</think>'],
+    [':opensource', '<think:opensource>', '</think:opensource>'],
+    [':6124c78e', '<think:6124c78e>', '</think:6124c78e>'],
+  ])('of hy_v3 takes the suffix %j from the prompt', (suffix, opener, closer) => {
+    const read = (promptText: string, text: string) => runParser('hy_v3', cut(text, 3), { promptText });
+    const call = `<tool_calls${suffix}>`;
+    expect(read(`hi${opener}`, `hm${closer}Ok`)).toEqual({ reasoning: 'hm', content: 'Ok' });
+    expect(read(`hi${opener}`, `hm${call}`)).toEqual({ reasoning: 'hm', content: call });
+    expect(read(`hi${opener}${closer}`, 'Ok')).toEqual({ reasoning: '', content: 'Ok' });
+    expect(read(`hi${opener}${closer}`, `${opener}hm${closer}Ok`)).toEqual({ reasoning: 'hm', content: 'Ok' });
   });
 
   it('splits nothing for kimi_k25 after a tool result', () => {

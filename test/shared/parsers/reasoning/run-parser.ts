@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { createReasoningParser, findReasoningFormat, planReasoning } from '../../../../shared/parsers/index.ts';
-import type { ReasoningFormat, ReasoningRequest } from '../../../../shared/parsers/reasoning/formats.ts';
+import type { ReasoningFormat } from '../../../../shared/parsers/reasoning/formats.ts';
+import type { ReasoningRequest } from '../../../../shared/parsers/reasoning/split-rules.ts';
 
 /** A text taken apart; both parts joined over the whole stream. */
 export interface Split {

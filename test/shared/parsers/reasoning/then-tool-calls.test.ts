@@ -63,6 +63,13 @@ const K3_CALL =
   '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|><|open|>argument key="a" type="number"<|sep|>1<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>';
 const HARMONY_CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>';
 
+const DSML_SPACED = DSML.replaceAll('｜DSML｜', '｜DSML｜ ').replaceAll(' tool_calls', ' calls');
+const COHERE = '<|START_ACTION|>[{"tool_call_id":"0","tool_name":"f","parameters":{"a":1}}]<|END_ACTION|>';
+const APERTUS = '<|tools_prefix|>[{"f":{"a":1}}]<|tools_suffix|>';
+const HUNYUAN =
+  '<tool_calls><tool_call>f<tool_sep><arg_key>a</arg_key><arg_value>1</arg_value></tool_call></tool_calls>';
+const SOLAR = '<|tool_call:start|>f\n<|tool_arg:start|>a<|tool_arg:value|>1<|tool_arg:end|><|tool_call:end|>';
+
 type Pair = readonly [string, string, string, string, string];
 const pair = (reasoning: string, tool: string, text: string, content = 'Ok.', thought = 'hm'): Pair => [
   reasoning,
@@ -77,6 +84,15 @@ const PAIRS = [
   pair('deepseek_v4', 'deepseek_v4', `<think>hm</think>Ok.${DSML}`),
   pair('minimax_m2', 'minimax_m2', `hm${MINIMAX}`, ''),
   pair('kimi_k25', 'kimi_k2', `hm${KIMI}`, ''),
+  pair('deepseek_v41', 'deepseek_v41', `<think>hm${DSML_SPACED}`, ''),
+  pair('deepseek_v41', 'deepseek_v41', `<think>hm</think>Ok.${DSML_SPACED}`),
+  pair('cohere_command4', 'cohere_command4', `<|START_THINKING|>hm<|END_THINKING|>${COHERE}`, ''),
+  pair('cohere_command4', 'cohere_command4', `<|START_THINKING|>hm${COHERE}`, ''),
+  pair('apertus', 'apertus', `<|inner_prefix|>hm<|inner_suffix|>Ok.${APERTUS}`),
+  pair('apertus', 'apertus', `<|inner_prefix|>hm${APERTUS}`, ''),
+  pair('hy_v3', 'hy_v3', `<think>hm${HUNYUAN}`, ''),
+  pair('solar_open2', 'solar_open2', `<|think:start|>hm<|think:end|>Ok.${SOLAR}`),
+  pair('solar_open2', 'solar_open2', `<|think:start|>hm${SOLAR}`, ''),
   pair('kimi_k25', 'kimi_k2', `hm</think>Ok.${KIMI}`),
   pair(
     'kimi_k3',

@@ -25,10 +25,10 @@ const object = (call: WantedCall, key = 'arguments', indent = 0): string =>
 const list = (calls: readonly WantedCall[]): string => `[${each(calls, (call) => object(call), ', ')}]`;
 
 const dsml =
-  (block: string): CallText =>
+  (block: string, prefix = '｜DSML｜'): CallText =>
   (calls) => {
-    const tag = '<｜DSML｜';
-    const end = '</｜DSML｜';
+    const tag = `<${prefix}`;
+    const end = `</${prefix}`;
     const parameter = (key: string, value: WantedValue): string =>
       `${tag}parameter name="${key}" string="${typeof value === 'string'}">${plain(value)}${end}parameter>\n`;
     const invoke = (call: WantedCall): string =>
@@ -93,16 +93,52 @@ const kimiK3: CallText = (calls) => {
   return `<|open|>tools<|sep|>${each(calls, write)}<|close|>tools<|sep|><|close|>message<|sep|><|end_of_msg|>`;
 };
 
-const gemma: CallText = (calls) => {
-  const value = (wanted: WantedValue): string => {
-    if (typeof wanted === 'object') return `[${wanted.map(value).join(',')}]`;
-    return typeof wanted === 'string' ? `<|"|>${wanted}<|"|>` : json(wanted);
+const gemma =
+  (start: string, end: string, quote: string): CallText =>
+  (calls) => {
+    const value = (wanted: WantedValue): string => {
+      if (typeof wanted === 'object') return `[${wanted.map(value).join(',')}]`;
+      return typeof wanted === 'string' ? `${quote}${wanted}${quote}` : json(wanted);
+    };
+    const body = (call: WantedCall): string =>
+      Object.entries(call.args)
+        .map(([key, one]) => `${key}:${value(one)}`)
+        .join(',');
+    return each(calls, (call) => `${start}call:${call.name}{${body(call)}}${end}`);
   };
-  const body = (call: WantedCall): string =>
-    Object.entries(call.args)
-      .map(([key, one]) => `${key}:${value(one)}`)
-      .join(',');
-  return each(calls, (call) => `<|tool_call>call:${call.name}{${body(call)}}<tool_call|>`);
+
+/** Calls of Hunyuan 3 with the suffix of the published models. */
+const hunyuan: CallText = (calls) => {
+  const tag = (name: string, text: string): string => `<${name}:opensource>${text}</${name}:opensource>`;
+  const argument = (key: string, value: WantedValue): string =>
+    `${tag('arg_key', key)}\n${tag('arg_value', plain(value))}\n`;
+  const call = (one: WantedCall): string =>
+    tag('tool_call', `${one.name}<tool_sep:opensource>\n${members(one, argument)}`);
+  return tag('tool_calls', `\n${each(calls, call, '\n')}\n`);
+};
+
+const solarOpen2: CallText = (calls) => {
+  const argument = (key: string, value: WantedValue): string =>
+    `<|tool_arg:start|>${key}<|tool_arg:value|>${plain(value)}<|tool_arg:end|>\n`;
+  return each(calls, (call) => `<|tool_call:start|>${call.name}\n${members(call, argument)}<|tool_call:end|>`, '\n');
+};
+
+const minicpm5: CallText = (calls) => {
+  const parameter = (key: string, value: WantedValue): string =>
+    `<param name="${key}">${typeof value === 'string' ? `<![CDATA[${value}]]>` : json(value)}</param>`;
+  return each(calls, (call) => `<function name="${call.name}">${members(call, parameter)}</function>`, '\n');
+};
+
+const dots: CallText = (calls) => {
+  const parameter = (key: string, value: WantedValue): string => `<parameter name="${key}">${xml(value)}</parameter>\n`;
+  const invoke = (call: WantedCall): string => `<invoke name="${call.name}">\n${members(call, parameter)}</invoke>\n`;
+  return `<dots_function_call>\n${each(calls, invoke)}</dots_function_call>`;
+};
+
+const cohere: CallText = (calls) => {
+  const action = (call: WantedCall, index: number): string =>
+    `    {"tool_call_id": "${index}", "tool_name": "${call.name}", "parameters": ${json(call.args)}}`;
+  return `<|START_ACTION|>[\n${each(calls, action, ',\n')}\n]<|END_ACTION|>`;
 };
 
 const pythonCall = (call: WantedCall): string => {
@@ -137,6 +173,18 @@ export const CALL_TEXTS: Readonly<Record<string, CallText>> = {
     ),
   deepseek_v3_2: dsml('function_calls'),
   deepseek_v4: dsml('tool_calls'),
+  deepseek_v41: dsml('calls', '｜DSML｜ '),
+  gigachat35: dsml('tool_calls', '｜GCML｜'),
+  gigachat3: (calls) => each(calls, (call) => `<|message_sep|>\n\nfunction call<|role_sep|>\n${object(call)}`),
+  cohere_command4: cohere,
+  apertus: (calls) =>
+    `<|tools_prefix|>[${each(calls, (call) => json({ [call.name]: call.args }), ', ')}]<|tools_suffix|>`,
+  hy_v3: hunyuan,
+  solar_open2: solarOpen2,
+  minicpm5,
+  dots,
+  xlam: (calls) => `<tool_call>${list(calls)}</tool_call>`,
+  granite_20b_fc: (calls) => each(calls, (call) => `<function_call> ${object(call)}`, '\n'),
   qwen3_coder: xmlCalls('tool_call'),
   seed_oss: xmlCalls('seed:tool_call'),
   step3,
@@ -151,7 +199,8 @@ export const CALL_TEXTS: Readonly<Record<string, CallText>> = {
         `<|tool_call_begin|>functions.${call.name}:${index}<|tool_call_argument_begin|>${json(call.args, null, 1)}<|tool_call_end|>`,
     )}<|tool_calls_section_end|>`,
   kimi_k3: kimiK3,
-  gemma4: gemma,
+  gemma4: gemma('<|tool_call>', '<tool_call|>', '<|"|>'),
+  functiongemma: gemma('<start_function_call>', '<end_function_call>', '<escape>'),
   harmony: (calls) =>
     each(
       calls,
