@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { readChat, spawnProgram, waitUntil } from '../support/index.ts';
 import { NODE_VERSIONS, nodeIn } from '../support/tools/nodes.ts';
+import { zstdFrame } from '../support/zstd-frame.ts';
 
 const installation = process.env.STATOR_TEST_NODES;
 const temporary = mkdtempSync(join(tmpdir(), 'stator-nodes-'));
@@ -28,6 +29,13 @@ describe.runIf(installation)('stator local', () => {
       });
       expect(chat.finishReason).toBe('stop');
       expect(chat.text.length).toBeGreaterThan(20);
+      const packed = await fetch(`${url}/v1/chat/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'content-encoding': 'zstd' },
+        body: zstdFrame('{"model":"stator-mini","max_tokens":4,"messages":[{"role":"user","content":"hi"}]}'),
+      });
+      expect(packed.status).toBe(major >= 22 ? 200 : 415); // Node 20 cannot unpack it
+      await packed.text();
       expect(local.stderr()).not.toMatch(/Warning/); // nothing that Node has to say of the program
       local.signal('SIGTERM');
       expect(await local.exited).toBe(0);

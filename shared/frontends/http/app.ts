@@ -130,13 +130,17 @@ function routeOf(router: SmartRouter<Route>, exchange: Pick<HostExchange, 'path'
 }
 
 /**
- * Returns the path as it is, without a slash at its end, and below `/v1`: clients give base URLs with and without them.
+ * Returns the path as it is, without needless slashes, and with one `/v1`: clients give base URLs with and without
+ * them, and join them to paths that have them, too.
  */
 function* spellings(path: string): Generator<string> {
   yield path;
-  const bare = pathBelow(path);
-  if (bare !== path && bare !== '/') yield bare;
-  if (!path.startsWith('/v1/')) yield `/v1${bare}`;
+  const parts = path.split('/').filter((part) => part !== '');
+  if (parts.length === 0) return;
+  while (parts[0] === 'v1' && parts[1] === 'v1') parts.shift();
+  const bare = `/${parts.join('/')}`;
+  if (bare !== path) yield bare;
+  if (parts[0] !== 'v1') yield `/v1${bare}`;
 }
 
 /** Method of every route in the router: a route refuses other methods itself, and its 405 lists the allowed ones. */

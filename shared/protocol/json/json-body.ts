@@ -5,6 +5,7 @@ import { hasLoneSurrogate, JsonMemory, NO_LIMITS, RECORD_LIMITS } from './json-p
 import { JsonReader, type ReadJson, SIZES } from './json-reader.ts';
 import { repairJson, scanRoot } from './json-scan.ts';
 import { noteSource } from './json-source.ts';
+import { replaceLoneSurrogates } from './lone-surrogates.ts';
 
 /** Beginning of every 400 about a body that does not parse into the request type */
 export const DESERIALIZE_LEAD_IN = 'Failed to deserialize the JSON body into the target type: ';
@@ -24,8 +25,8 @@ const DEPTH_MAX = 127;
 
 /**
  * Reads a JSON body as it is; if that fails, with raw control bytes in strings escaped. When both fail, the first error
- * counts. Invalid UTF-8 and lone surrogates are refused, because they would be read as another text than the client
- * sent.
+ * counts. Escapes of half a surrogate pair become U+FFFD. Invalid UTF-8 is refused, because it would be read as another
+ * text than the client sent.
  * @throws ServeError `invalid_json`; `invalid_value` for a repeated root key.
  */
 export function parseJsonBody(bytes: Uint8Array): JsonBody {
@@ -89,11 +90,18 @@ function* readBody(bytes: Uint8Array, read: Read): Generator<void, JsonBody> {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   if (!isUtf8(bytes)) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}invalid UTF-8 in the body`);
   const strict = yield* attempt(buffer, read);
-  if (typeof strict !== 'string') return inspect(strict);
+  if (typeof strict !== 'string') return inspect(yield* withoutHalves(strict, buffer, read));
   const repaired = yield* repairJson(buffer);
-  const second = repaired === undefined ? strict : yield* attempt(repaired, read);
-  if (typeof second !== 'string') return inspect(second);
+  if (repaired !== undefined) {
+    const second = yield* attempt(repaired, read);
+    if (typeof second !== 'string') return inspect(yield* withoutHalves(second, repaired, read));
+  }
   throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}${strict}`);
+}
+
+/** Returns what was read, without halves of surrogate pairs. They are rare, so that the text may be read again. */
+function* withoutHalves(first: ReadJson, bytes: Buffer, read: Read): Generator<void, ReadJson> {
+  return first.hasLoneSurrogate ? yield* read(yield* replaceLoneSurrogates(bytes)) : first;
 }
 
 /** Returns the result of reading, or the error's message. */
@@ -142,12 +150,11 @@ function hasPromptKey(value: unknown): boolean {
 
 /** Refuses what `JSON.parse` accepts and the contract does not. */
 function inspect(read: ReadJson): JsonBody {
-  const { value, duplicateKey, hasLoneSurrogate, refusal } = read;
+  const { value, duplicateKey, refusal } = read;
   if (duplicateKey !== undefined) {
     throw new ServeError('invalid_value', `${DESERIALIZE_LEAD_IN}duplicate field \`${duplicateKey}\``, {
       param: duplicateKey,
     });
   }
-  if (hasLoneSurrogate) throw new ServeError('invalid_json', `${DESERIALIZE_LEAD_IN}lone surrogate in a hex escape`);
   return { value, ...(refusal === undefined ? {} : { refusal }) };
 }

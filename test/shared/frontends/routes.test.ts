@@ -312,8 +312,6 @@ describe('the stages of a process', () => {
 describe('routes that are not there', () => {
   it.each([
     ['GET', '/nowhere', 404],
-    ['POST', '/v1/chat/completions//', 404],
-    ['POST', '//v1/chat/completions', 404],
     ['GET', '/v2/models', 404],
     ['GET', '/v1/chat/completions', 405],
     ['OPTIONS', '/v1/completions', 405],

@@ -25,6 +25,12 @@ describe('a path in another spelling', () => {
     ['GET', '/models', undefined, 'list'],
     ['GET', '/v1/models/', undefined, 'list'],
     ['GET', '/models/m', undefined, 'model'],
+    ['POST', '//v1/chat/completions', CHAT, 'chat.completion'],
+    ['POST', '/v1//chat/completions', CHAT, 'chat.completion'],
+    ['POST', '/v1/v1/chat/completions', CHAT, 'chat.completion'],
+    ['POST', '/v1//v1/chat/completions//', CHAT, 'chat.completion'],
+    ['GET', '/v1/v1/models', undefined, 'list'],
+    ['GET', '//models//m', undefined, 'model'],
   ] as const)('is served: %s %s', async (method, path, body, object) => {
     const { status, json } = await ask(method, path, body);
     expect([status, json().object]).toEqual([200, object]);
@@ -34,7 +40,7 @@ describe('a path in another spelling', () => {
     expect((await ask('GET', path)).status).toBe(200);
   });
 
-  it.each(['/v2/chat/completions', '/v1/chat/completions//', '/v1/v1/models', '/chat', '//', '/v1'])(
+  it.each(['/v2/chat/completions', '/v1/v2/chat/completions', '/v1/chat', '/chat', '//', '/v1', '/v1/v1'])(
     'is not guessed: %s',
     async (path) => {
       const { status, text } = await ask('GET', path);

@@ -45,12 +45,34 @@ describe('parseJsonBody', () => {
     ['a trailing comma', '{"a":1,}', 'invalid_json'],
     ['NaN', '{"a":NaN}', 'invalid_json'],
     ['an empty body', '', 'invalid_json'],
-    ['a lone surrogate escape', '{"a":"\\ud800"}', 'invalid_json'],
-    ['a lone surrogate escape in a key', '{"a":{"\\uDFFF":1}}', 'invalid_json'],
     ['a repeated root key', '{"a":1,"b":2,"a":3}', 'invalid_value'],
     ['a repeated root key in another spelling', '{"ab":1,"a\\u0062":3}', 'invalid_value'],
   ])('refuses %s', (_what, text, code) => {
     expect(() => parse(text)).toThrow(expect.objectContaining({ code }));
+  });
+
+  it.each([
+    ['cut off', '{"a":"x\\ud83d"}', { a: 'x\ufffd' }],
+    ['before another character', '{"a":"\\uD83D\\u2026"}', { a: '\ufffd\u2026' }],
+    ['twice', '{"a":"\\ud83d\\ud83d\\ude00"}', { a: '\ufffd\u{1f600}' }],
+    ['the second half first', '{"a":"\\ude00\\ud83d"}', { a: '\ufffd\ufffd' }],
+    ['in a key', '{"a":{"\\uDFFF":1}}', { a: { '\ufffd': 1 } }],
+    ['beside its name in letters', '{"a":"\\\\ud83d \\ud83d"}', { a: '\\ud83d \ufffd' }],
+    ['beside a raw control byte', '{"a":"\t\\ud83d"}', { a: '\t\ufffd' }],
+  ])('reads half of an emoji as U+FFFD, because it would fail every later turn: %s', async (_what, text, value) => {
+    expect(parse(text).value).toEqual(value);
+    const large = Buffer.from(text.replace('{', `{${' '.repeat(800_000)}`));
+    expect((await parseLargeJsonBody(large, async () => {})).value).toEqual(value);
+  });
+
+  it('replaces halves as UTF-8 does, wherever they are', () => {
+    const unit = fc.constantFrom('\ud83d', '\ude00', 'a', '\\', '"', '\n', 'u', '\u{1f600}', '\ufffd');
+    fc.assert(
+      fc.property(fc.array(unit, { maxLength: 12 }), (units) => {
+        const text = units.join('');
+        expect(parse(JSON.stringify({ a: text })).value).toEqual({ a: Buffer.from(text).toString() });
+      }),
+    );
   });
 
   it('accepts escaped pairs and repeated keys below the root', () => {

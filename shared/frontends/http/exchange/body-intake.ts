@@ -1,4 +1,5 @@
-import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
+import type { Transform } from 'node:stream';
+import zlib, { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib';
 import { overLimit, reasonOf, ServeError } from '../../../errors/index.ts';
 import type { ByteBudget } from '../../inference/deps.ts';
 
@@ -70,14 +71,34 @@ export class BodyBytes {
 
 const DECODED_CHUNK_BYTES = 64 * 1024;
 
-const DECODERS = {
-  gzip: () => createGunzip({ chunkSize: DECODED_CHUNK_BYTES }),
-  deflate: () => createInflate({ chunkSize: DECODED_CHUNK_BYTES }),
-  br: () => createBrotliDecompress({ chunkSize: DECODED_CHUNK_BYTES }),
-} as const;
+type Unpack = () => Transform;
 
-/** Compression that clients may use for bodies. */
-type ContentEncoding = keyof typeof DECODERS;
+/** Decoder of Zstandard, with which codex and pi pack long conversations. Node 22 and later have it. */
+const createZstdDecompress = Reflect.get(zlib, 'createZstdDecompress') as ((options: object) => Transform) | undefined;
+/** Number in Node of the parameter that bounds the window, as a power of two. */
+const ZSTD_D_WINDOW_LOG_MAX = 100;
+/** Largest window of Zstandard: 8 MiB, which its format asks every decoder to support. */
+const ZSTD_PARAMETERS = { [ZSTD_D_WINDOW_LOG_MAX]: 23 };
+
+/** A compression of bodies. */
+interface Packing {
+  readonly encoding: string;
+  readonly unpack: Unpack;
+}
+
+/** Compressions that clients may use for bodies, by the name in `content-encoding`. */
+const DECODERS: ReadonlyMap<string, Unpack> = new Map([
+  ['gzip', () => createGunzip({ chunkSize: DECODED_CHUNK_BYTES })],
+  ['deflate', () => createInflate({ chunkSize: DECODED_CHUNK_BYTES })],
+  ['br', () => createBrotliDecompress({ chunkSize: DECODED_CHUNK_BYTES })],
+  ...zstdDecoder(),
+]);
+
+function zstdDecoder(): readonly (readonly [string, Unpack])[] {
+  const create = createZstdDecompress;
+  if (create === undefined) return [];
+  return [['zstd', () => create({ chunkSize: DECODED_CHUNK_BYTES, params: ZSTD_PARAMETERS })]];
+}
 
 const MEBIBYTE = 1024 * 1024;
 
@@ -89,7 +110,7 @@ const MEBIBYTE = 1024 * 1024;
 export class BodyIntake {
   readonly #limit: BodyLimit;
   readonly #budget: ByteBudget;
-  readonly #encoding: ContentEncoding | undefined;
+  readonly #packing: Packing | undefined;
   readonly #bytes = new BodyBytes();
   #takenBytes = 0;
 
@@ -103,7 +124,7 @@ export class BodyIntake {
         ? { bytes: bodyLimitBytes, setBy: 'DYN_HTTP_BODY_LIMIT_MB' }
         : { bytes: budget.limitBytes, setBy: 'STATOR_HTTP_BODY_BUDGET_MB' };
     this.#budget = budget;
-    this.#encoding = contentEncodingOf(contentEncoding);
+    this.#packing = packingOf(contentEncoding);
   }
 
   /**
@@ -131,10 +152,10 @@ export class BodyIntake {
    * `invalid_value`.
    */
   async finish(): Promise<Uint8Array> {
-    if (this.#encoding === undefined) return this.#bytes.take();
+    if (this.#packing === undefined) return this.#bytes.take();
     const packedBytes = this.#bytes.sizeBytes;
     const packed = this.#bytes.take();
-    await decodeContent(this.#encoding, packed, (chunk) => this.add(chunk));
+    await decodeContent(this.#packing, packed, (chunk) => this.add(chunk));
     this.#give(packedBytes);
     return this.#bytes.take();
   }
@@ -180,12 +201,13 @@ export function bodyUnreadable(cause: unknown): ServeError {
  * Returns the compression of a body; undefined if it is not compressed.
  * @throws ServeError `unsupported_media_type` for any other encoding, and for several
  */
-function contentEncodingOf(header: string | undefined): ContentEncoding | undefined {
+function packingOf(header: string | undefined): Packing | undefined {
   const name = header?.trim().toLowerCase() ?? '';
   if (name === '' || name === 'identity') return undefined;
-  if (name === 'x-gzip') return 'gzip';
-  if (Object.hasOwn(DECODERS, name)) return name as ContentEncoding;
-  const allowed = Object.keys(DECODERS).join(', ');
+  const encoding = name === 'x-gzip' ? 'gzip' : name;
+  const unpack = DECODERS.get(encoding);
+  if (unpack !== undefined) return { encoding, unpack };
+  const allowed = [...DECODERS.keys()].join(', ');
   const message = `Content-Encoding ${name.slice(0, 100)} is not supported: send ${allowed} or identity`;
   throw new ServeError('unsupported_media_type', message, { param: 'content-encoding' });
 }
@@ -195,9 +217,13 @@ function contentEncodingOf(header: string | undefined): ContentEncoding | undefi
  * that unpacks to more than is allowed stops at the limit.
  * Rejects with what `take` threw, or with a ServeError `invalid_value` for bytes that are not of that encoding.
  */
-function decodeContent(encoding: ContentEncoding, bytes: Uint8Array, take: (chunk: Uint8Array) => void): Promise<void> {
+function decodeContent(
+  { encoding, unpack }: Packing,
+  bytes: Uint8Array,
+  take: (chunk: Uint8Array) => void,
+): Promise<void> {
   return new Promise((resolve, reject) => {
-    const decoder = DECODERS[encoding]();
+    const decoder = unpack();
     decoder.on('data', (chunk: Buffer) => {
       try {
         take(chunk);
