@@ -4,21 +4,14 @@ import type { Clock, Random } from '../clock/index.ts';
 import { roomy } from '../records/index.ts';
 import type { RoutingFailure } from '../router/index.ts';
 import { keyOfText, seedOf, weightOf } from '../router/index.ts';
-import {
-  Candidates,
-  type CostInputs,
-  type DynamoWeights,
-  fillDynamoCosts,
-  type ReplicaShare,
-  UNCACHED_WEIGHT,
-} from './cost.ts';
+import { Candidates, type CostInputs, type DynamoWeights, fillDynamoCosts, type ReplicaShare } from './cost.ts';
 import { fillEligible, taintFactor } from './eligibility.ts';
 import type { KvRouterConfig } from './kv-config.ts';
 import { asksForDynamo, weightsFor } from './kv-config-sources.ts';
 import type { ActiveLoad } from './load/active-load.ts';
 import type { RankSpeeds } from './load/rank-speeds.ts';
 import type { UnseenLoad } from './load/unseen-load.ts';
-import { addShareCosts, addUnseenCosts, fillStatorCosts, subtractHomeSaving } from './stator-cost.ts';
+import { addShareCosts, addUnseenCosts, fillStatorCosts, laterWeight, subtractHomeSaving } from './stator-cost.ts';
 import type { DecisionReason, SchedulingRequest } from './types.ts';
 import type { WorkerSet } from './worker-set.ts';
 
@@ -196,8 +189,8 @@ export class Chooser {
   }
 
   /**
-   * Lowers the cost of the rank that is the prompt's home. If the prompt's prefix stays in that rank's cache, later
-   * prompts that share it save prefill there.
+   * Lowers the cost of the rank that is the prompt's home, as if it had cached the tokens of the home: other routers
+   * have probably sent them there, and later prompts will find them there.
    */
   #favourHome({ request: { home }, weights, costModel }: WeighedRequest): void {
     if (home === undefined) return;
@@ -209,7 +202,7 @@ export class Chooser {
       if (weight > heaviest) [at, heaviest] = [candidate, weight];
     }
     if (costModel === 'dynamo') costs[at]! -= (weights.prefillLoadScale / blockSizeTokens) * home.tokens;
-    else subtractHomeSaving(this.candidates, at, UNCACHED_WEIGHT * pace.msPerToken * home.tokens);
+    else subtractHomeSaving(this.candidates, at, (1 + laterWeight(this.candidates)) * pace.msPerToken * home.tokens);
   }
 
   /** Returns the one of the cheapest candidates that every router takes for the request. */

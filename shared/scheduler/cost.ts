@@ -196,13 +196,6 @@ function leastOf(values: Float64Array, count: number): number {
 }
 
 /**
- * Weight of an uncached token of this request, relative to a token that already waits, in a pool in which no rank
- * prefills. Cache hits save time for later requests, and more of it in a busier pool. If every rank prefills, the
- * weight is twice as much.
- */
-export const UNCACHED_WEIGHT = 2;
-const UNCACHED_WEIGHT_BUSY = 4;
-/**
  * Cost of joining a rank in the middle of a prefill, in tokens: twice the fixed cost of a pass. The request waits for
  * the end of that pass and shares the next one.
  */
@@ -213,11 +206,6 @@ export interface ReplicaShare {
   isOwn(rank: number): boolean;
   /** Number of routers that place requests in the pool, this one included. */
   readonly routers: number;
-}
-
-/** Returns the weight of an uncached token in a pool where `busy` of `count` ranks prefill. */
-export function uncachedWeight(busy: number, count: number): number {
-  return UNCACHED_WEIGHT + (UNCACHED_WEIGHT_BUSY - UNCACHED_WEIGHT) * Math.sqrt(count === 0 ? 0 : busy / count);
 }
 
 /**

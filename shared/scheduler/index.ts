@@ -2,7 +2,7 @@
  * @module scheduler Chooses the worker of a request: `SimpleRouter` for the modes that do not look at caches,
  * `KvRouter` for mode `kv`, with eligibility, cost, load and the queue of requests for busy workers.
  */
-export { SHARED_PASS_TOKENS, SHORT_BACKLOG_TOKENS, uncachedTokens, uncachedWeight } from './cost.ts';
+export { SHARED_PASS_TOKENS, SHORT_BACKLOG_TOKENS, uncachedTokens } from './cost.ts';
 export {
   BYPASS_ANNOTATION,
   bootstrapRoom,
@@ -46,6 +46,7 @@ export { RendezvousShare } from './replica-share.ts';
 export { Scheduler } from './scheduler.ts';
 export { hashedPrompt, SessionAffinity, type SessionAffinityOptions } from './scheduling-request.ts';
 export { InFlight, type Pick, pickerFor, SimpleRouter } from './simple-router.ts';
+export { laterWeight } from './stator-cost.ts';
 export { createKeyedTracking, KEY_BYTES, type TrackingHash } from './tracking-hash.ts';
 export type {
   Decision,

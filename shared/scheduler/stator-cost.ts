@@ -19,7 +19,7 @@ import type { RankSpeeds } from './load/rank-speeds.ts';
  * - `others`: what the context of the request adds to the decode steps of the rank's requests
  * - `share`: what keeps the choices of several routers apart
  * - `unseen`: requests that other routers may have sent there in the same instant
- * - `home`: less than 0 on the rank that is the prompt's home, by what later requests save there; otherwise 0
+ * - `home`: less than 0 on the rank that is the prompt's home, by `compute` and `later` of its tokens; otherwise 0
  */
 export const STATOR_TERMS = [
   'wait',
@@ -131,8 +131,14 @@ export function fillStatorCosts(
   }
 }
 
+/** Prompt tokens that each of `count` ranks still has to prefill. */
+interface Backlogs {
+  readonly prefillTokens: ArrayLike<number>;
+  readonly count: number;
+}
+
 /** Returns the weight of a token that a rank has not cached, for later requests. */
-function laterWeight({ prefillTokens, count }: Candidates): number {
+export function laterWeight({ prefillTokens, count }: Backlogs): number {
   let busy = 0;
   for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
   return LATER_WEIGHT_BUSY * (busy / count) ** 2;

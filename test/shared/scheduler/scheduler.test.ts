@@ -453,8 +453,18 @@ describe('the cost model stator', () => {
     const home = { key: keyOfText('picture'), tokens: 64 };
     const { candidates } = pool.scheduler.explain(pool.request('r', promptTokens(320), { home }));
     expect(candidates.map(({ factor }) => factor)).toEqual([1, 1]);
-    expect(candidates[0]?.terms.home).toBeCloseTo(-2 * MS_PER_TOKEN * 64, 6);
+    expect(candidates[0]?.terms.home).toBeCloseTo(-MS_PER_TOKEN * 64, 6);
     expect(candidates[1]?.terms.home).toBe(0);
+  });
+
+  it('counts the tokens of a home as if they were cached there: five times as much in a busy pool', () => {
+    const pool = new Pool({ config: stator });
+    for (const id of ['a', 'b']) pool.submit(`x${id}`, promptTokens(320, 1), { pinned: { workerId: id } });
+    const home = { key: keyOfText('picture'), tokens: 64 };
+    const { candidates } = pool.scheduler.explain(pool.request('r', promptTokens(320), { home }));
+    const saved = candidates.map(({ terms }) => terms.home as number);
+    expect(Math.min(...saved)).toBeCloseTo(-5 * MS_PER_TOKEN * 64, 6);
+    expect(Math.max(...saved)).toBe(0);
   });
 
   it('goes to the cache even if the client expects billions of output tokens', () => {

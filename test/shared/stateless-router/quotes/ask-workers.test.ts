@@ -55,10 +55,21 @@ describe('a request that asks workers', () => {
     expect((await rig.process().place(asked('r')))?.worker.id).not.toBe('c');
   });
 
+  it('waits longer for a cache if all workers prefill, because a second copy would cost later requests more', async () => {
+    const chosen = async (backlogs: readonly number[]) => {
+      const rig = await AskingRig.open(FOUR);
+      rig.worker('b').cachedTokens = [3000];
+      for (const [at, worker] of rig.workers.entries()) worker.prefillTokens = [backlogs[at] as number];
+      return (await rig.process().place(asked('r', 4000)))?.worker.id;
+    };
+    expect(await chosen([40_000, 20_000, 1000, 40_000])).toBe('b');
+    expect(await chosen([40_000, 20_000, 0, 0])).toMatch(/[cd]/);
+  });
+
   it('goes to the rank that has it cached, or to the one that it has to', async () => {
     const rig = await AskingRig.open(FOUR, 4);
     rig.worker('b').cachedTokens = [0, 0, 3960, 0];
-    rig.worker('d').cachedTokens = [0, 2320, 0, 0];
+    rig.worker('d').cachedTokens = [0, 3720, 0, 0];
     const process = rig.process();
     expect(await process.place(asked('r1', 4000))).toMatchObject({ worker: { id: 'b' }, dpRank: 2 });
     expect(await process.place(asked('r2', 4000, { dpRank: 1 }))).toMatchObject({ worker: { id: 'd' }, dpRank: 1 });
@@ -79,17 +90,20 @@ describe('requests of one instant in processes that do not see each other', () =
     }
   });
 
-  it('do not all run to the one cache that they share', async () => {
+  it('run neither all to the one cache that they share, nor all to one other worker', async () => {
     const rig = await AskingRig.open(FOUR);
-    rig.worker('a').cachedTokens = [6400];
+    rig.worker('a').cachedTokens = [4000];
     const places = await Promise.all(
-      Array.from({ length: 40 }, (_, at) =>
-        rig.process(at + 1).place(asked(`r${at}`, 8000), new AbortController().signal),
-      ),
+      Array.from({ length: 40 }, (_, at) => {
+        const prompt = asked(`r${at}`, 8000, { homeId: FOUR[at % 4] as string });
+        return rig.process(at + 1).place(prompt, new AbortController().signal);
+      }),
     );
-    const there = places.filter((place) => place?.worker.id === 'a').length;
-    expect(there).toBeGreaterThan(10);
-    expect(there).toBeLessThan(36);
+    for (const id of FOUR) {
+      const there = places.filter((place) => place?.worker.id === id).length;
+      expect(there).toBeGreaterThan(4);
+      expect(there).toBeLessThan(20);
+    }
   });
 });
 
