@@ -66,7 +66,7 @@ export class EventNormaliser {
 
   #stored(event: Stored): KvEvent | undefined {
     const { dpRank, blockSizeTokens, onUnusable } = this.#options;
-    if (!this.#isFollowed(event.group, event.cacheKind)) return undefined;
+    if (!this.#isFollowed(event.group, event.cacheKind) || isUnfilled(event, blockSizeTokens)) return undefined;
     const tier = tierOf(event.medium);
     const why = this.#whyUnusable(event);
     if (tier === undefined || why !== undefined) {
@@ -136,6 +136,15 @@ export class EventNormaliser {
       this.#saltOfBlock.set(keyOf(hashes, at), salt);
     }
   }
+}
+
+/**
+ * Tells whether a store is the last block of a prompt, which its tokens do not fill. vLLM reports such blocks if its
+ * groups have blocks of several sizes; a router counts whole blocks.
+ */
+function isUnfilled({ group, blockHashes, tokenIds, blockSizeTokens }: Stored, wholeTokens: number): boolean {
+  const isOne = blockHashes.length === 2 && tokenIds.length === blockSizeTokens;
+  return group !== undefined && isOne && blockSizeTokens > 0 && blockSizeTokens < wholeTokens;
 }
 
 /** Returns the media objects and embeddings among the extra keys of each block. */

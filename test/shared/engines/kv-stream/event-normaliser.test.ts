@@ -149,6 +149,16 @@ describe('KV events in our own terms', () => {
     expect(unusable).toEqual(['tokens that do not fill its blocks', expect.stringContaining('no tokens')]);
   });
 
+  it('leaves out the unfilled last block of a prompt, which engines with several groups report', () => {
+    const [group, cacheKind] = [0, 'full_attention'];
+    const [one, two] = [Uint32Array.of(1, 0), Uint32Array.of(1, 0, 2, 0)];
+    const normaliser = create(4);
+    expect(normaliser.apply(stored({ group, cacheKind, blockHashes: one }))).toBeUndefined();
+    expect(unusable).toEqual([]);
+    normaliser.apply(stored({ group, cacheKind, blockHashes: two, tokenIds: Uint32Array.of(1, 2, 3, 4) }));
+    expect(unusable).toEqual(['block size 2, not 4']);
+  });
+
   it('leaves out blocks of another size, and of adapters that have a number only', () => {
     expect(create(4).apply(stored())).toBeUndefined();
     expect(create(2).apply(stored({ loraId: 1 }))).toBeUndefined();
