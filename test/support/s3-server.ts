@@ -8,6 +8,8 @@ export interface S3Server {
   readonly url: string;
   /** Contents by `bucket/key`. */
   readonly objects: Map<string, Buffer>;
+  /** Dates of contents by the same names; one without a date is listed without it. */
+  readonly changedAt: Map<string, Date>;
   /** `GET /bucket/key` or `GET /bucket?list` of every request, in order. */
   readonly asked: string[];
   /** Called after the head of an object, in place of sending the rest. @default undefined: everything is sent */
@@ -27,6 +29,7 @@ export async function startS3Server(): Promise<S3Server> {
   const server: S3Server = {
     url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
     objects: new Map(),
+    changedAt: new Map(),
     asked: [],
     stuckAt: undefined,
     refusal: undefined,
@@ -50,7 +53,7 @@ function serve(server: S3Server, request: IncomingMessage, response: ServerRespo
   else send(server, path, request, response);
 }
 
-function list({ objects }: S3Server, bucket: string, prefix: string, response: ServerResponse): void {
+function list({ objects, changedAt }: S3Server, bucket: string, prefix: string, response: ServerResponse): void {
   const paths = [...objects.keys()].filter((path) => path.startsWith(`${bucket}/`)).sort();
   if (paths.length === 0) {
     refuse(response, 404, 'NoSuchBucket');
@@ -60,7 +63,9 @@ function list({ objects }: S3Server, bucket: string, prefix: string, response: S
   const rows = found.slice(0, PAGE_MAX).map((path) => {
     const content = objects.get(path) ?? Buffer.alloc(0);
     const key = path.slice(bucket.length + 1).replaceAll('&', '&amp;');
-    return `<Contents><Key>${key}</Key><Size>${content.length}</Size><ETag>${etagOf(content)}</ETag></Contents>`;
+    const date = changedAt.get(path)?.toISOString();
+    const dated = date === undefined ? '' : `<LastModified>${date}</LastModified>`;
+    return `<Contents><Key>${key}</Key><Size>${content.length}</Size><ETag>${etagOf(content)}</ETag>${dated}</Contents>`;
   });
   const isTruncated = `<IsTruncated>${found.length > PAGE_MAX}</IsTruncated>`;
   response.writeHead(200, { 'content-type': 'application/xml' });

@@ -1,6 +1,6 @@
 import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, createWriteStream } from 'node:fs';
-import { mkdir, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -16,6 +16,7 @@ import {
 import type { Clock } from '../../clock/index.ts';
 import { Semaphore } from '../../concurrency/index.ts';
 import { reasonOf } from '../../errors/index.ts';
+import { dateAs, ifThere, isCurrent, sizeOf } from './copied-file.ts';
 
 interface SyncOptions {
   /** `s3://bucket/prefix/`. */
@@ -49,9 +50,9 @@ interface Fetch extends SyncOptions {
 }
 
 /**
- * Copies a prefix to a folder. Files that are there with the right size stay. One that broke off goes on where it
- * ended, unless its object has changed since. A file gets its name once it is whole and its sum is right: the sum of
- * `SHA256SUMS` if the prefix has one. That file is copied each time, because its size does not show a change.
+ * Copies a prefix to a folder. Files that are there and hold what their objects hold stay (`isCurrent`). One that broke
+ * off goes on where it ended, unless its object has changed since. A file gets its name once it is whole and its sum is
+ * right: the sum of `SHA256SUMS` if the prefix has one. That file is copied each time.
  * @throws Error with one line that names the file
  */
 export async function syncWeights(
@@ -122,12 +123,13 @@ async function removeOtherParts(objects: readonly BucketObject[], folder: string
 
 async function fetchFile(object: BucketObject, sum: string | undefined, fetch: Fetch): Promise<void> {
   const path = join(fetch.folder, object.name);
-  if ((await sizeOf(path)) === object.bytes) return;
+  if (await isCurrent(path, object, sum, fetch.signal)) return;
   await mkdir(dirname(path), { recursive: true, mode: 0o755 });
   const part = partOf(object, fetch.folder);
   for (let attempt = 1; ; attempt++) {
     try {
       await fetchOnce(object, sum, part, fetch);
+      await dateAs(object, part);
       await rename(part, path);
       return;
     } catch (thrown) {
@@ -200,20 +202,6 @@ function isFinal(thrown: unknown): boolean {
   return name === 'CredentialsProviderError' || [401, 403, 404, 412].includes(status);
 }
 
-async function sizeOf(path: string): Promise<number | undefined> {
-  return (await ifThere(stat(path)))?.size;
-}
-
 async function namesIn(folder: string): Promise<readonly string[]> {
   return (await ifThere(readdir(folder))) ?? [];
-}
-
-/** Resolves with undefined for a file or folder that is not there. */
-async function ifThere<T>(found: Promise<T>): Promise<T | undefined> {
-  try {
-    return await found;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
-    throw error;
-  }
 }

@@ -71,6 +71,58 @@ describe('weights', () => {
     expect(fetched).toBe(300_002);
   });
 
+  describe('of which a file is there with the right size', () => {
+    const path = () => join(folder, 'model.safetensors');
+    const changed = Buffer.alloc(300_000, 'changed');
+
+    /** Puts an object that was uploaded on a day of November. */
+    function upload(content: Buffer, day: number): void {
+      put('model.safetensors', content);
+      s3.changedAt.set('models/qwen/0f3c/model.safetensors', new Date(Date.UTC(2026, 10, day)));
+    }
+
+    it('are copied again if the object has another content since', async () => {
+      upload(shard, 3);
+      await sync();
+      upload(changed, 5);
+      await sync();
+      expect(readFileSync(path()).equals(changed)).toBe(true);
+      await sync();
+      expect(fetched).toBe(600_000);
+    });
+
+    it('are copied again by the sum of SHA256SUMS, too', async () => {
+      upload(shard, 3);
+      put('SHA256SUMS', Buffer.from(`${sumOf(shard)}  model.safetensors\n`));
+      await sync();
+      upload(changed, 5);
+      put('SHA256SUMS', Buffer.from(`${sumOf(changed)}  model.safetensors\n`));
+      await sync();
+      expect(readFileSync(path()).equals(changed)).toBe(true);
+    });
+
+    it.each([
+      ['its ETag', undefined],
+      ['SHA256SUMS', `${sumOf(shard)}  model.safetensors\n`],
+    ])('are kept if a later upload has the same content by %s', async (_what, sums) => {
+      if (sums !== undefined) put('SHA256SUMS', Buffer.from(sums));
+      upload(shard, 3);
+      await sync();
+      fetched = 0;
+      upload(shard, 5);
+      await sync();
+      expect(fetched).toBe(sums?.length ?? 0);
+      expect(statSync(path()).mtime).toEqual(new Date(Date.UTC(2026, 10, 5)));
+    });
+
+    it('are kept unread if they are newer than the object', async () => {
+      writeFileSync(path(), changed); // not what the object holds
+      upload(shard, 3);
+      await sync();
+      expect(readFileSync(path()).equals(changed)).toBe(true);
+    });
+  });
+
   it('go on where a connection broke off, and keep their sum', async () => {
     put('model.safetensors', shard);
     put('SHA256SUMS', Buffer.from(`${sumOf(shard)}  ./model.safetensors\n`));
