@@ -12,6 +12,7 @@ import {
   type EksFleetSettings,
   isReserved,
   modelsGibOf,
+  nodePoolNameOf,
   type PodOption,
   placeOf,
   SYSTEM_GIB,
@@ -21,6 +22,8 @@ import { type GpuType, typeOf } from './gpu-types.ts';
 
 /** Longest name of a workload: its pods have a label with it, and names that add 17 characters. */
 const WORKLOAD_NAME_MAX = 46;
+/** Longest name of a node pool: its nodes have a label with it. */
+const NODE_POOL_NAME_MAX = 63;
 
 /** Variables that the manifest sets by other settings of the fleet, each with that setting. */
 const BY_MANIFEST: Readonly<Record<string, string>> = {
@@ -31,12 +34,16 @@ const BY_MANIFEST: Readonly<Record<string, string>> = {
 };
 
 /** Returns everything that keeps a fleet on EKS from being deployed. */
-export function problemsOfEksFleet(name: string, fleet: EksFleetSettings, around: Around): readonly Problem[] {
+export function problemsOfEksFleet(
+  name: string,
+  fleet: EksFleetSettings,
+  { deployment, ...around }: Around & { readonly deployment: string },
+): readonly Problem[] {
   const options = fleet.options.flatMap((option, at) =>
     problemsOfOption(option, fleet, around).map(({ path, message }) => ({ path: ['options', at, ...path], message })),
   );
   return [
-    ...problemsOfName(name, fleet),
+    ...problemsOfName(name, fleet, deployment),
     ...problemsOfModel(fleet),
     ...options,
     ...problemsOfReplicas(fleet),
@@ -58,15 +65,20 @@ export function warningsOfEksFleet({ engine, options }: EksFleetSettings, isAuto
 }
 
 /** Refuses a name that objects of Kubernetes cannot have. */
-function problemsOfName(name: string, fleet: EksFleetSettings): readonly Problem[] {
+function problemsOfName(name: string, fleet: EksFleetSettings, deployment: string): readonly Problem[] {
   if (!/^[a-z]([a-z0-9-]*[a-z0-9])?$/.test(name)) {
     const message = 'names objects of Kubernetes: must be lower-case letters, digits and hyphens, and end without one';
     return [{ path: [], message }];
   }
-  const long = workloadNamesOf(name, fleet).find(({ length }) => length > WORKLOAD_NAME_MAX);
-  if (long === undefined) return [];
-  const message = `a workload would be ${long}, which has ${long.length} characters: allowed are ${WORKLOAD_NAME_MAX}`;
-  return [{ path: [], message }];
+  const workloads = workloadNamesOf(name, fleet);
+  const pools = workloads.map((workload) => nodePoolNameOf(deployment, workload));
+  const problem = tooLong('workload', workloads, WORKLOAD_NAME_MAX) ?? tooLong('node pool', pools, NODE_POOL_NAME_MAX);
+  return problem === undefined ? [] : [{ path: [], message: problem }];
+}
+
+function tooLong(what: string, names: readonly string[], charactersMax: number): string | undefined {
+  const long = names.find(({ length }) => length > charactersMax);
+  return long && `a ${what} would be ${long}, which has ${long.length} characters: allowed are ${charactersMax}`;
 }
 
 function problemsOfOption(option: PodOption, fleet: EksFleetSettings, around: Around): readonly Problem[] {

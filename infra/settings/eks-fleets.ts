@@ -86,12 +86,20 @@ export type EksFleetSettings = z.infer<typeof EksFleet>;
 export type PodOption = EksFleetSettings['options'][number];
 
 /**
- * Returns the names of the workloads of a fleet, in the order of its options, which are those of their node pools and
- * budgets, too. Another generation has other ones.
+ * Returns the names of the workloads of a fleet, in the order of its options, which are those of their budgets, too.
+ * Another generation has other ones.
  */
 export function workloadNamesOf(name: string, { generation, options }: EksFleetSettings): readonly string[] {
   const start = [name, ...(generation === undefined ? [] : [generation])];
   return options.map((option, at) => [...start, optionIdOf(option, at)].join('-'));
+}
+
+/**
+ * Returns the name of the node pool of a workload, and of its node class if it has its own. Both belong to no
+ * namespace, so the name has that of the deployment: a cluster may have several.
+ */
+export function nodePoolNameOf(deployment: string, workload: string): string {
+  return `${deployment.toLowerCase()}-${workload}`;
 }
 
 /** Place of a replica of an option on nodes. */

@@ -65,6 +65,8 @@ interface Served {
   readonly images: { readonly edge?: string | undefined };
   readonly instanceTypes: GivenTypes;
   readonly eks: { readonly diskGib: number };
+  /** Name of the deployment. */
+  readonly name: string;
   readonly network: {
     readonly availabilityZones?: readonly string[] | undefined;
     readonly vpc?: { readonly availabilityZones: readonly string[] } | undefined;
@@ -112,7 +114,10 @@ function checkGpus(name: string, fleet: WithGpus, given: Served, context: z.Refi
   const { instanceTypes: types, network, eks } = given;
   const zones = network.vpc?.availabilityZones ?? network.availabilityZones;
   const around = { types, zones, diskGib: eks.diskGib };
-  const problems = fleet.kind === 'ec2' ? problemsOfFleet(fleet, around) : problemsOfEksFleet(name, fleet, around);
+  const problems =
+    fleet.kind === 'ec2'
+      ? problemsOfFleet(fleet, around)
+      : problemsOfEksFleet(name, fleet, { ...around, deployment: given.name });
   for (const { path, message } of problems)
     context.addIssue({ code: 'custom', path: ['fleets', name, ...path], message });
   const other = Object.entries(given.fleets).find(

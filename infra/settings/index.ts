@@ -12,6 +12,7 @@ export {
   type EksFleetSettings,
   isReserved,
   modelsGibOf,
+  nodePoolNameOf,
   nodesOf,
   type PodOption,
   placeOf,

@@ -39,8 +39,9 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
   it('has a workload, a node pool and a budget for each option, and names no number of pods', () => {
     const objects = EXAMPLE.objects('Fleet-chat-a1');
     const named = (kind: string) => ofKind(objects, kind).map(({ metadata: { name } }) => name);
-    for (const kind of ['Deployment', 'NodePool', 'PodDisruptionBudget'])
+    for (const kind of ['Deployment', 'PodDisruptionBudget'])
       expect(named(kind), kind).toEqual(['chat-a1-0-on-demand', 'chat-a1-1-spot']);
+    expect(named('NodePool')).toEqual(['stator-chat-a1-0-on-demand', 'stator-chat-a1-1-spot']);
     for (const { spec } of ofKind(objects, 'Deployment')) expect(spec).not.toHaveProperty('replicas');
     for (const { kind, metadata } of objects)
       expect(metadata.namespace, kind).toBe(kind === 'NodePool' ? undefined : 'stator');
@@ -85,7 +86,7 @@ describe('the manifest of a fleet on EKS', { timeout: 120_000 }, () => {
   it('runs pods on the nodes of their option, with their share of the smallest type', () => {
     const [first, spot] = ofKind(EXAMPLE.objects('Fleet-chat-a1'), 'Deployment').map(podOf);
     expect(spot!.spec).toMatchObject({
-      nodeSelector: { 'karpenter.sh/nodepool': 'chat-a1-1-spot' },
+      nodeSelector: { 'karpenter.sh/nodepool': 'stator-chat-a1-1-spot' },
       tolerations: [{ key: 'nvidia.com/gpu', operator: 'Exists', effect: 'NoSchedule' }],
     });
     // Two pods on a node with 48 cores and 384 GiB.
@@ -247,8 +248,8 @@ describe('an option with reserved nodes', { timeout: 120_000 }, () => {
     const classes = deployed.objects('Eks').filter(({ kind }) => kind === 'NodeClass');
     expect(classes.map(({ metadata: { name }, spec }) => [name, spec.capacityReservationSelectorTerms])).toEqual([
       ['stator-gpu', undefined],
-      ['chat-a1-0-on-demand', [{ id: 'cr-0123456789abcdef0' }]],
-      ['chat-a1-2-capacity-block', [{ id: 'cr-0fedcba9876543210' }]],
+      ['stator-chat-a1-0-on-demand', [{ id: 'cr-0123456789abcdef0' }]],
+      ['stator-chat-a1-2-capacity-block', [{ id: 'cr-0fedcba9876543210' }]],
     ]);
     const capacityOf = ({ spec }: KubeDocument) => {
       const { nodeClassRef, requirements } = (spec.template as { spec: Record<string, unknown> }).spec;
@@ -258,10 +259,22 @@ describe('an option with reserved nodes', { timeout: 120_000 }, () => {
       return [(nodeClassRef as { name: string }).name, found?.values];
     };
     expect(ofKind(objects, 'NodePool').map(capacityOf)).toEqual([
-      ['chat-a1-0-on-demand', ['reserved']],
+      ['stator-chat-a1-0-on-demand', ['reserved']],
       ['stator-gpu', ['on-demand']],
-      ['chat-a1-2-capacity-block', ['reserved']],
+      ['stator-chat-a1-2-capacity-block', ['reserved']],
     ]);
+  });
+
+  it('shares no object of the cluster with another deployment in it', () => {
+    const placesOf = (name: string): readonly string[] => {
+      const eks = { ...YOURS.eks, namespace: name.toLowerCase() } as NonNullable<StatorConfig['eks']>;
+      const made = deployEks({ ...config, ...YOURS, models: EKS_MODELS, fleets: config.fleets, name, eks });
+      const all = ['Eks', 'Fleet-chat-a1'].flatMap((stack) => made.objects(stack));
+      return all.map(({ kind, metadata }) => [kind, metadata.namespace, metadata.name].join(' '));
+    };
+    const others = placesOf('Staging');
+    expect(others).toContain('NodePool  staging-chat-a1-0-on-demand');
+    expect(placesOf('Live').filter((place) => others.includes(place))).toEqual([]);
   });
 
   it('has no node for one more pod, so that an update ends one first', () => {
@@ -405,7 +418,7 @@ describe('pods that copy their weights', { timeout: 120_000 }, () => {
     const classes = deployed.objects('Eks').filter(({ kind }) => kind === 'EC2NodeClass');
     expect(classes.map(({ metadata: { name }, spec }) => [name, spec.instanceStorePolicy])).toEqual([
       ['stator-gpu', undefined],
-      ['chat-a1-0-on-demand', 'RAID0'],
+      ['stator-chat-a1-0-on-demand', 'RAID0'],
     ]);
   });
 });

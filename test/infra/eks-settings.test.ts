@@ -123,6 +123,10 @@ describe('the settings of a fleet on EKS', () => {
     expect(named('a'.repeat(40))).toThrow(
       /a workload would be a+-0-on-demand, which has 52 characters: allowed are 46/,
     );
+    const fleets = { chat: fleet() };
+    expect(() => readSettings({ ...MODELS, ...ADMINS, name: 'D'.repeat(47), fleets }, 'file')).toThrow(
+      /a node pool would be d+-chat-0-on-demand, which has 64 characters: allowed are 63/,
+    );
   });
 });
 

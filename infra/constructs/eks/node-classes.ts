@@ -2,6 +2,7 @@ import {
   type EksFleetSettings,
   type GivenTypes,
   isReserved,
+  nodePoolNameOf,
   type PodOption,
   type Settings,
   typeOf,
@@ -18,7 +19,7 @@ interface Around {
 
 /** A class of nodes that only one option has. */
 interface OwnClass extends NodeNeeds {
-  /** Name of the class, which is that of the option's workload and node pool. */
+  /** Name of the class, which is that of the option's node pool. */
   readonly name: string;
 }
 
@@ -43,14 +44,14 @@ function storageGibOf(name: string, types: GivenTypes): number {
 }
 
 /** Returns the classes of nodes that single options of the fleets on EKS have. */
-export function ownClassesOf({ fleets, instanceTypes: types, eks }: Settings): readonly OwnClass[] {
+export function ownClassesOf({ name: deployment, fleets, instanceTypes: types, eks }: Settings): readonly OwnClass[] {
   const around = { starter: eks.cluster?.nodes ?? 'auto-mode', diskGib: eks.diskGib, types } as const;
   return Object.entries(fleets).flatMap(([fleetName, fleet]) => {
     if (fleet.kind !== 'eks') return [];
     const names = workloadNamesOf(fleetName, fleet);
     return fleet.options.flatMap((option, at) => {
       const needs = needsOf(option, fleet, around);
-      return needs === undefined ? [] : [{ ...needs, name: names[at] ?? '' }];
+      return needs === undefined ? [] : [{ ...needs, name: nodePoolNameOf(deployment, names[at] ?? '') }];
     });
   });
 }
