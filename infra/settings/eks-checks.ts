@@ -11,11 +11,11 @@ import {
 import {
   type EksFleetSettings,
   isReserved,
+  leastDiskGib,
   modelsGibOf,
   nodePoolNameOf,
   type PodOption,
   placeOf,
-  SYSTEM_GIB,
   workloadNamesOf,
 } from './eks-fleets.ts';
 import { type GpuType, typeOf } from './gpu-types.ts';
@@ -180,7 +180,7 @@ function problemsOfCopies(
     const { perNode } = placeOf(option, fleet, types);
     const room = modelsGibOf(diskGib, perNode);
     if (gib <= room) return [];
-    const least = gib * perNode + SYSTEM_GIB;
+    const least = leastDiskGib(gib, perNode);
     const message = `${bytes}: are ${gib} GiB, and a pod of ${option.types[0]} has ${room}: raise eks.diskGib to ${least}`;
     return [{ path: ['weights', 'bytes'], message }];
   });

@@ -127,11 +127,21 @@ export function placeOf(
 }
 
 /** GiB of a node's disk for its system, images and other files of pods. */
-export const SYSTEM_GIB = 64;
+const SYSTEM_GIB = 64;
+/**
+ * Share of a node's disk that may be in use. The kubelet evicts pods if less than 15 % are free for images, or less
+ * than 10 % for pods. Both are on the same disk.
+ */
+const USED_SHARE_MAX = 0.85;
 
-/** Returns the GiB of a node's disk that each of its pods has for models. */
+/** Returns the GiB of a node's disk that each of its pods has for models. `perNode` pods share the disk. */
 export function modelsGibOf(diskGib: number, perNode: number): number {
-  return Math.floor((diskGib - SYSTEM_GIB) / perNode);
+  return Math.floor((diskGib * USED_SHARE_MAX - SYSTEM_GIB) / perNode);
+}
+
+/** Returns the GiB of the smallest disk on which each of its pods has `modelsGib` for models. */
+export function leastDiskGib(modelsGib: number, perNode: number): number {
+  return Math.ceil((modelsGib * perNode + SYSTEM_GIB) / USED_SHARE_MAX);
 }
 
 /** Whether the nodes of an option are reserved: then there are no spare ones for an update. */

@@ -212,7 +212,7 @@ const SPECIAL: EksFleetConfig = {
   ...CHAT,
   gpuClaims: true,
   efa: true,
-  weights: { uri: 's3://my-models/qwen3-32b/9216db5/', mode: 'disk', bytes: 60e9 },
+  weights: { uri: 's3://my-models/qwen3-32b/9216db5/', mode: 'disk', bytes: 50e9 },
   options: [{ types: ['g6e.48xlarge'], zones: ['eu-west-1a'], max: 24 }],
 };
 

@@ -397,7 +397,7 @@ describe('pods that copy their weights', { timeout: 120_000 }, () => {
     expect(args).toContain('--model=/models/weights');
     expect(args.join()).not.toContain('runai_streamer');
     expect(pod.spec).toMatchObject({
-      volumes: expect.arrayContaining([{ name: 'models', emptyDir: { sizeLimit: '118Gi' } }]),
+      volumes: expect.arrayContaining([{ name: 'models', emptyDir: { sizeLimit: '95Gi' } }]),
     });
   });
 

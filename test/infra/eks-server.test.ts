@@ -37,7 +37,7 @@ const ZONES = ['eu-west-1a'];
 /** Fleets that have everything which the example does without, on nodes of Karpenter. */
 function special(): readonly KubeDocument[] {
   const common = { ...CHAT, gpuClaims: true, efa: true };
-  const weights = { uri: 's3://my-models/qwen3-32b/9216db5/', mode: 'disk' as const, bytes: 60e9 };
+  const weights = { uri: 's3://my-models/qwen3-32b/9216db5/', mode: 'disk' as const, bytes: 50e9 };
   const chat = { ...common, weights, options: [{ types: ['g6e.48xlarge'], zones: ZONES, max: 24 }] };
   const reserved = { market: 'reservation' as const, reservationId: 'cr-0123456789abcdef0' };
   const wide = {

@@ -99,7 +99,7 @@ describe('the settings of a fleet on EKS', () => {
     ],
     [
       fleet({}, { weights: { uri: 's3://my-models/a/', mode: 'disk', bytes: 66e9 } }),
-      'weights.bytes: 66000000000: are 62 GiB, and a pod of g6e.12xlarge has 59: raise eks.diskGib to 312',
+      'weights.bytes: 66000000000: are 62 GiB, and a pod of g6e.12xlarge has 47: raise eks.diskGib to 368',
     ],
     [
       fleet({}, { environment: { DYN_RUNTIME_GRACEFUL_SHUTDOWN_TIMEOUT_SECS: 5 } }),
