@@ -131,24 +131,26 @@ function countTraffic(
   const grown = trafficSince(source.totals[name], totals, isFirst);
   source.totals = { ...source.totals, [name]: totals };
   state.heardAtS = state.nowS;
-  state.traffic = { fromS: state.traffic.fromS, totals: addTraffic(state.traffic.totals, ofDemand(name, grown)) };
-  state.sinceTick = addTraffic(state.sinceTick, ofDemand(name, grown));
-  if (name === 'prefill' && hasDecode(state)) return;
+  const counted = ofDemand(state, name, grown);
+  state.traffic = { fromS: state.traffic.fromS, totals: addTraffic(state.traffic.totals, counted) };
+  state.sinceTick = addTraffic(state.sinceTick, counted);
+  if (name === 'prefill' && hasWorkers(state, 'decode')) return;
   // Requests that began during a silence did not all begin now.
   const share = silentS > STALE_S ? STALE_S / silentS : 1;
   state.startedSinceTick += Math.round(grown.started * share);
 }
 
-/** Prompts count at the worker that answers them; a prefill worker adds only its time to the first token. */
-function ofDemand(name: PoolName, grown: TrafficTotals): TrafficTotals {
-  if (name !== 'prefill') return grown;
-  return { ...NO_TRAFFIC, ttft_sum_s: grown.ttft_sum_s, ttft_count: grown.ttft_count };
+/**
+ * Returns what counts as demand. Prompts count at the worker that answers them. The time to the first token is that of
+ * prefill workers, if there are some: a decode worker gets a prompt that has been computed.
+ */
+function ofDemand(state: ModelState, name: PoolName, grown: TrafficTotals): TrafficTotals {
+  if (name === 'prefill') return { ...NO_TRAFFIC, ttft_sum_s: grown.ttft_sum_s, ttft_count: grown.ttft_count };
+  return hasWorkers(state, 'prefill') ? { ...grown, ttft_sum_s: 0, ttft_count: 0 } : grown;
 }
 
-function hasDecode(state: ModelState): boolean {
-  return (
-    (state.folded.decode?.keys.length ?? 0) > 0 || Object.values(state.direct).some(({ pool }) => pool === 'decode')
-  );
+function hasWorkers(state: ModelState, pool: Pool): boolean {
+  return (state.folded[pool]?.keys.length ?? 0) > 0 || Object.values(state.direct).some((each) => each.pool === pool);
 }
 
 interface HeardRollup extends HeardSource {

@@ -61,6 +61,23 @@ describe('what a fleet says, folded', () => {
     });
   });
 
+  it.each([
+    ['their prefill workers', 'prefill' as const, 200],
+    ['their workers', 'agg' as const, 110],
+  ])('shows the time to the first token of %s', async (_what, component, ttftMs) => {
+    const story = tellStory(60, { rate: () => 40, workers: () => 2 }).map(({ signal, sentAtS }): SentSignal => {
+      if (signal.type !== 'worker.rollup') return { signal, sentAtS };
+      if (signal.worker_id.endsWith('0')) return { signal: { ...signal, component }, sentAtS };
+      const totals = { ...signal.totals, ttft_sum_s: signal.totals.ttft_count * 0.02 };
+      return { signal: { ...signal, totals, component: component === 'agg' ? component : 'decode' }, sentAtS };
+    });
+    const mode = component === 'agg' ? 'agg' : 'disagg';
+    const rates = { rate_prefill_requests_per_second: 10, rate_decode_requests_per_second: 10 };
+    const planner = plannerOf(mode === 'agg' ? {} : { mode, rate_requests_per_second: undefined, ...rates });
+    const { decisions } = await play(story, { planner });
+    expect(decisions[0]?.figures).toMatchObject({ ttft_ms: ttftMs });
+  });
+
   it('starts another where a worker is too far behind to catch up, whichever process reports it', async () => {
     const planner = plannerOf({ rate_target_load: 1.2, rate_deviations: 0 });
     const story = tellStory(60, { rate: () => 10, workers: () => 1 });
