@@ -22,7 +22,7 @@ const request = z.object({
   cost_usd: z
     .number()
     .nullable()
-    .describe('US$ for its tokens by --token-prices; null while it runs, if it failed, or without a price.'),
+    .describe('US$ for its tokens by --token-prices; null while it runs, if the server failed it before its first token, or without a price.'),
   moves: count,
 });
 

@@ -20,6 +20,7 @@ import type { ExchangeListener, InferenceDeps, TrackedExchange, TrackedRequest }
 import { InferenceSpans, roundMs } from './inference-spans.ts';
 import { AnswerRoom, KeptSink } from './kept-sink.ts';
 import type { Abandonable } from './lifecycle.ts';
+import { watchSignals } from './watch-signals.ts';
 
 /** Header by which a client chooses the id of its request. */
 export const CHOSEN_ID = 'x-dynamo-request-id';
@@ -258,8 +259,9 @@ export class RequestTracker<
     return false;
   }
 
-  #tell(status: number, usage: Usage | undefined, error?: ServeError): void {
-    this.#charge(usage, error);
+  #tell(status: number, told: Usage | undefined, error?: ServeError): void {
+    const usage = told ?? this.#usedUntil(error);
+    this.#charge(usage);
     this.#log(status, usage, error);
     this.#show(status, usage, error);
     this.#endSpans(status, usage, error);
@@ -267,13 +269,20 @@ export class RequestTracker<
     this.onOver?.();
   }
 
-  /** Charges the key's owner for the work of a worker, unless the server failed the request before its first token. */
-  #charge(usage: Usage | undefined, error: ServeError | undefined): void {
+  /**
+   * Returns what a worker had computed when a request ended without usage, as when its client left in the middle of a
+   * stream. Undefined if no worker had it, or if the server failed it before its first token.
+   */
+  #usedUntil(error: ServeError | undefined): Usage | undefined {
     const meter = this.#meter;
-    if (meter === undefined || (usage === undefined && meter.workerId === undefined)) return;
-    if (error !== undefined && error.status >= 500 && meter.ttftMs === undefined) return;
-    const told = usage === undefined ? 0 : usage.promptTokens + usage.completionTokens;
-    const tokens = Math.max(told, meter.tokens);
+    if (meter?.workerId === undefined) return undefined;
+    return error !== undefined && error.status >= 500 && meter.ttftMs === undefined ? undefined : meter.usage;
+  }
+
+  /** Charges the key's owner for the work of a worker. */
+  #charge(usage: Usage | undefined): void {
+    if (usage === undefined || this.#meter === undefined) return;
+    const tokens = Math.max(tokensOf(usage), tokensOf(this.#meter.usage));
     if (tokens > 0) this.exchange.grant.spent(tokens);
   }
 
@@ -392,16 +401,6 @@ export class RequestTracker<
   }
 }
 
-/** Does what `TrackedExchange.watch` does, with the signals of the exchange. */
-function watchSignals({ deadline, sink: { closed } }: TrackedExchange, { left, late }: ExchangeListener): () => void {
-  if (deadline?.aborted === true) late();
-  else if (closed.aborted) left();
-  else {
-    deadline?.addEventListener('abort', late, { once: true });
-    closed.addEventListener('abort', left, { once: true });
-  }
-  return () => {
-    closed.removeEventListener('abort', left);
-    deadline?.removeEventListener('abort', late);
-  };
+function tokensOf({ promptTokens, completionTokens }: Pick<Usage, 'promptTokens' | 'completionTokens'>): number {
+  return promptTokens + completionTokens;
 }

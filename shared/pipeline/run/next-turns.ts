@@ -257,7 +257,7 @@ const UNMETERED: RequestMeter = {
   piece() {},
   piecesHold() {},
   end() {},
-  tokens: 0,
+  usage: { promptTokens: 0, completionTokens: 0 },
   workerId: undefined,
   moves: 0,
   ttftMs: undefined,

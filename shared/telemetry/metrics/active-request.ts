@@ -11,6 +11,14 @@ export type RequestOutcome =
   /** `errorType` is the label of the request counter: validation, not_found, overload, cancelled, ... */
   | { readonly status: 'error'; readonly errorType: string };
 
+/** Tokens that were counted while a request ran. */
+interface RunningTokens {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** Tokens of the prompt that the worker had cached; absent if it has not said. */
+  readonly cachedTokens?: number;
+}
+
 interface RequestTimes {
   readonly clock: Clock;
   /** For tokens, which come many at a time. */
@@ -56,6 +64,7 @@ export class ActiveRequest {
   #moves = 0;
   #hasPromptTokens = false;
   #hasCachedTokens = false;
+  #cachedTokens = 0;
   #hasEnded = false;
 
   constructor(
@@ -82,9 +91,10 @@ export class ActiveRequest {
   }
 
   /** Tokens of its prompt and of its answer so far. */
-  get tokens(): number {
-    const prompt = this.#hasPromptTokens ? this.#promptTokens : this.#promptEstimate;
-    return prompt + this.#outputTokens + (this.#toldTokens ?? this.#pieces);
+  get usage(): RunningTokens {
+    const promptTokens = this.#hasPromptTokens ? this.#promptTokens : this.#promptEstimate;
+    const completionTokens = this.#outputTokens + (this.#toldTokens ?? this.#pieces);
+    return { promptTokens, completionTokens, ...(this.#hasCachedTokens ? { cachedTokens: this.#cachedTokens } : {}) };
   }
 
   /** Worker that answers it, or answered last; undefined before it went to a worker. */
@@ -114,6 +124,7 @@ export class ActiveRequest {
   cachedTokens(count: number): void {
     if (this.#hasEnded || this.#hasCachedTokens) return;
     this.#hasCachedTokens = true;
+    this.#cachedTokens = count;
     this.#model.cachedTokens.observe(count);
   }
 

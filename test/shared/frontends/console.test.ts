@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { ANYBODY } from '../../../shared/access/index.ts';
 import type { ConsoleFleet } from '../../../shared/console/wire/fleet.ts';
 import type { ConsoleRequestDetail, ConsoleRequests } from '../../../shared/console/wire/requests.ts';
-import { LIMITS, ServeError } from '../../../shared/errors/index.ts';
+import { LIMITS, ServeError, workerError } from '../../../shared/errors/index.ts';
 import { WebFrameSink } from '../../../shared/frontends/fetch/web-exchange.ts';
 import { serveConsole } from '../../../shared/frontends/http/console/api.ts';
 import type { HttpExchange } from '../../../shared/frontends/http/exchange/exchange.ts';
@@ -62,6 +62,37 @@ describe('GET /console/api', () => {
     expect(request).toMatchObject({ model: 'm', endpoint: 'chat_completions', status: 200, output_tokens: 2 });
     const detail = await ask(`/console/api/requests/${JSON.parse(answer).id}`);
     expect(((await detail.json()) as ConsoleRequestDetail).request.number).toBe(request?.number);
+  });
+
+  it.each([
+    ['its client left', 499, (body: ReadableStream) => body.cancel(), undefined],
+    ['its worker failed', 200, (body: ReadableStream) => new Response(body).text(), workerError('Disconnected')],
+  ])('has the tokens and the cost of a stream until %s', async (_what, status, end, failure) => {
+    const clock = new VirtualClock();
+    const tokenPrices = [{ model: 'm', inputUsd: 1, outputUsd: 100, cachedUsd: 0.5 }];
+    const shown = openConsoleBed(clock, 1000, { tokenPrices });
+    const pipeline = new ScriptedPipeline().onGenerate(({ sink, options: { meter } }) => {
+      const worker = { workerId: 'a1', workerType: 'decode' } as const;
+      meter.promptTokens(1000);
+      meter.servedBy(worker, worker);
+      meter.cachedTokens(600);
+      meter.outputTokens(3);
+      sink.text(0, 'Let me', 3);
+      if (failure !== undefined) sink.fail(failure);
+    });
+    const { app, lines } = createTestApp({ pipeline, clock, console: shown.open });
+    const body = JSON.stringify({ model: 'm', stream: true, messages: [{ role: 'user', content: 'hi' }] });
+    const headers = { 'content-type': 'application/json' };
+    const chat = await app.fetch(
+      new Request('http://localhost/v1/chat/completions', { method: 'POST', headers, body }),
+    );
+    await end(chat.body!);
+    const answer = await app.fetch(new Request('http://localhost/console/api?view=requests'));
+    const [request] = ((await answer.json()) as ConsoleRequests).requests;
+    const used = { prompt_tokens: 1000, cached_tokens: 600, output_tokens: 3 };
+    expect(request).toMatchObject({ status, ...used, cost_usd: (400 * 1 + 600 * 0.5 + 3 * 100) / 1e6 });
+    const line = lines.find(({ message }) => message === 'request completed');
+    expect(line?.fields).toMatchObject({ status, input_tokens: 1000, cached_tokens: 600, output_tokens: 3 });
   });
 
   it.each([true, false])('has prompt and answer of one request if the setting shows them: %s', async (showsPrompts) => {

@@ -136,7 +136,7 @@ export const idleMeter: RequestMeter = {
   cachedTokens: () => {},
   servedBy: () => {},
   moved: () => {},
-  tokens: 0,
+  usage: { promptTokens: 0, completionTokens: 0 },
   workerId: undefined,
   moves: 0,
   outputTokens: () => {},

@@ -31,10 +31,6 @@ export class RunningUsage implements RequestMeter {
     return this.#meter.ttftMs;
   }
 
-  get tokens(): number {
-    return this.#meter.tokens;
-  }
-
   get workerId(): string | undefined {
     return this.#meter.workerId;
   }
