@@ -24,6 +24,7 @@ const OTHERS: Readonly<Record<string, unknown>> = {
   diagnostics: {},
   documents: [{ title: 'a', text: 'b' }],
   ec_transfer_params: {},
+  enable_thinking: false,
   fallback_credit_token: 't',
   fallbacks: [],
   guided_choice: ['a', 'b'],

@@ -136,6 +136,7 @@ const chatFields = {
   chat_template_args: anyObject.nullish(),
   chat_template_kwargs: anyObject.nullish(),
   thinking: z.unknown().meta(thinking).optional(),
+  enable_thinking: z.boolean().nullish(),
   documents: atMost(z.array(anyObject), 'parts').nullish(),
   include_reasoning: z.boolean().nullish(),
   media_io_kwargs: anyObject.nullish(),

@@ -109,19 +109,20 @@ function decodePrompt(body: CheckedChat, nvext: Nvext, { rendered }: History): P
 }
 
 /**
- * Returns the template variables: the client's own, and those derived from `documents`, `reasoning_effort` and
- * `thinking`.
+ * Returns the template variables: the client's own, and those derived from `documents`, `reasoning_effort`, `thinking`
+ * and `enable_thinking`, the name of the same switch at hosts of Qwen.
  */
 function decodeTemplateArgs(body: CheckedChat): Readonly<Record<string, unknown>> | undefined {
   const given = body.chat_template_args ?? body.chat_template_kwargs;
   const { documents } = body;
-  if (given == null && body.reasoning_effort == null && body.thinking == null && documents == null) return undefined;
+  const thinking = body.thinking ?? body.enable_thinking;
+  if (given == null && body.reasoning_effort == null && thinking == null && documents == null) return undefined;
   const args: Record<string, unknown> = { ...(documents == null ? {} : { documents }), ...given };
   if (body.reasoning_effort != null) {
     args.reasoning_effort = body.reasoning_effort;
     args.enable_thinking ??= body.reasoning_effort !== 'none';
   }
-  const mode = thinkingMode(body.thinking);
+  const mode = thinkingMode(thinking);
   if (mode !== undefined) args.thinking_mode = mode;
   if (mode === 'enabled' || mode === 'disabled') args.thinking = mode === 'enabled';
   if (typeof args.thinking === 'boolean') {

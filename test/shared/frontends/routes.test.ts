@@ -167,6 +167,13 @@ describe('GET /v1/models', () => {
     });
   });
 
+  it('has an empty catalog beside the list for codex, which takes a list without one for broken', async () => {
+    const { body } = await get(setUp(), '/v1/models?client_version=0.145.0');
+    expect(body.models).toEqual([]);
+    expect(body.data).toHaveLength(2);
+    expect((await get(setUp(), '/v1/models')).body).not.toHaveProperty('models');
+  });
+
   it('says since when a model is there, the same at every time, and leaves out a context length that no worker states', async () => {
     const unknown = servedModel('vague', { contextLength: 0, createdSecs: 1_234 });
     const clock = new VirtualClock();

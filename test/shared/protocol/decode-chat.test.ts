@@ -192,6 +192,11 @@ describe('the request made from a chat body', () => {
     expect(decode({ thinking: true, chat_template_args: { enable_thinking: false } }).request.prompt).toMatchObject({
       templateArgs: { thinking: true, thinking_mode: 'enabled', enable_thinking: false },
     });
+    const off = { thinking: false, thinking_mode: 'disabled', enable_thinking: false };
+    expect(decode({ enable_thinking: false }).request.prompt).toMatchObject({ templateArgs: off });
+    expect(decode({ enable_thinking: true, thinking: { type: 'disabled' } }).request.prompt).toMatchObject({
+      templateArgs: off,
+    });
   });
 
   it('constrains the output for a forced tool choice, and refuses another constraint beside it', () => {

@@ -25,7 +25,19 @@ export async function serveModelList(deps: HttpAppDeps, exchange: HttpExchange):
   requireService(deps);
   const models = modelsShown(deps, exchange, 'models').filter(({ readiness }) => readiness.isReady);
   if (wantsAnthropicModels(deps, exchange)) sendJson(exchange, 200, anthropicModelList(models, deps));
-  else sendJson(exchange, 200, { object: 'list', data: models.map((model) => modelBody(model, deps, exchange)) });
+  else {
+    const data = models.map((model) => modelBody(model, deps, exchange));
+    sendJson(exchange, 200, { object: 'list', data, ...catalogOfCodex(exchange) });
+  }
+}
+
+/**
+ * Returns the catalog that codex reads: it takes a list without `models` for broken, logs an error at each start, and
+ * some of its releases then never ask the model. Its entries are prompts and settings for OpenAI's own models, so
+ * there are none; codex then keeps its defaults.
+ */
+function catalogOfCodex({ query }: HttpExchange): { readonly models?: readonly [] } {
+  return new URLSearchParams(query).has('client_version') ? { models: [] } : {};
 }
 
 /**
