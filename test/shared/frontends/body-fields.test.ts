@@ -12,10 +12,15 @@ const ROUTES = [...(await bodiesOfRoutes())].filter(([path]) => TEXT.test(path))
 const ELEMENTS = ['1', 'true', '"ab"', '{}', '[1]'];
 const FIELDS = ROUTES.flatMap(([route, { schema }]) => arrayFieldsOf(schema).map((field) => ({ route, ...field })));
 
+/** Prompts of routes whose schema does not require one. */
+const PROMPTS: Readonly<Record<string, object>> = {
+  '/v1/completions': { prompt: 'x' },
+  '/v1/responses': { input: 'x' },
+};
+
 /** `field` of the route's body, filled with `element` up to the size of `BODY_BYTES`. */
 function bodyOf({ route, bodyWith }: (typeof FIELDS)[number], element: string): string {
-  const prompt = route === '/v1/completions' ? { prompt: 'x' } : {};
-  const body = { ...prompt, model: 'm', ...(bodyWith('ARRAY') as object) };
+  const body = { ...(PROMPTS[route] ?? {}), model: 'm', ...(bodyWith('ARRAY') as object) };
   const [before = '', after = ''] = JSON.stringify(body).split('"ARRAY"');
   const elements = element.concat(',').repeat(Math.floor(BODY_BYTES / (element.length + 1)));
   return `${before}[${elements}${element}]${after}`;

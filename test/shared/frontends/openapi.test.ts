@@ -148,7 +148,8 @@ describe('GET /openapi.json', () => {
     }
     expect(schemas.CompletionRequest).toHaveProperty('anyOf');
     expect(schemas.ResponseRequest).toMatchObject({
-      required: ['input', 'model'],
+      required: ['model'],
+      anyOf: [{ required: ['input'] }, { required: ['previous_response_id'] }],
       properties: { model: { type: 'string' } },
     });
     expect(schemas.CompactRequest).toHaveProperty('anyOf');
@@ -193,7 +194,8 @@ describe('what /openapi.json says of the parts of a conversation', async () => {
     const response = await app.fetch(new Request(`http://localhost${path}`, init));
     return { status: response.status, text: await response.text() };
   };
-  const input = schemas.ResponseRequest?.properties.input as { anyOf: readonly [Json, Json & { items: Json }] };
+  const inputOrNull = schemas.ResponseRequest?.properties.input as { anyOf: readonly [typeof user, Json] };
+  const [input] = inputOrNull.anyOf;
   const items = armsOf(input.anyOf[1].items);
   const messages = schemas.MessageRequest?.properties.messages as { items: { oneOf: readonly Arm[] } };
   const user = messages.items.oneOf[0]?.properties.content as { anyOf: readonly [Json, Json & { items: Json }] };

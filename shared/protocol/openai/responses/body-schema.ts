@@ -47,11 +47,19 @@ const promptFields = {
   tools: atMost(z.array(tool), 'names').nullish(),
 };
 
+/** Rule for the description of the API that a body has a conversation; it is checked with messages of its own. */
+const NEEDS_CONVERSATION = {
+  anyOf: ['input', 'previous_response_id'].map((name) => ({
+    required: [name],
+    properties: { [name]: { not: { type: 'null' } } },
+  })),
+};
+
 /** Body of `POST /v1/responses`: types only. Items of `input` are checked one by one, later. */
 export const responsesSchema = z
   .looseObject({
     // first, because the error names the first wrong field
-    input: z.union([z.string(), atMost(z.array(inputItem), 'messages')]),
+    input: z.union([z.string(), atMost(z.array(inputItem), 'messages')]).nullish(),
     model: modelName.nullish().meta({ type: 'string' }), // a missing model is reported like an empty one
     ...promptFields,
     stream: z.boolean().nullish(),
@@ -82,7 +90,7 @@ export const responsesSchema = z
     user: z.string().nullish(),
     nvext: nvextSchema.nullish(),
   })
-  .meta({ required: ['input', 'model'] });
+  .meta({ required: ['model'], ...NEEDS_CONVERSATION });
 
 /** Body of `POST /v1/responses/input_tokens`: every field may be left out. */
 export const inputTokensSchema = z.looseObject({
@@ -102,12 +110,7 @@ export const compactSchema = z
     prompt_cache_retention: z.string().nullish(),
     service_tier: z.string().nullish(),
   })
-  .meta({
-    anyOf: ['input', 'previous_response_id'].map((name) => ({
-      required: [name],
-      properties: { [name]: { not: { type: 'null' } } },
-    })),
-  });
+  .meta(NEEDS_CONVERSATION);
 
 export type ResponsesBody = z.infer<typeof responsesSchema>;
 export type ResponsesTool = z.infer<typeof tool>;

@@ -4,7 +4,7 @@ import type { JsonBody } from '../../json/json-body.ts';
 import type { CheckedChat } from '../chat-schema.ts';
 import { decodeChatRequest } from '../decode-chat.ts';
 import type { DecodeContext, Mutable } from '../decode-context.ts';
-import { checkModel, checkRange, invalidValue, requireShape } from '../field-checks.ts';
+import { checkModel, checkRange, invalidValue, requireShape, shapeError } from '../field-checks.ts';
 import { RANGES } from '../shared-fields.ts';
 import { type CompactBody, checkKeys, compactSchema, type ResponsesBody, responsesSchema } from './body-schema.ts';
 import { type CallShape, type DecodedTools, decodeTools } from './decode-tools.ts';
@@ -51,10 +51,18 @@ interface ResponsesSource {
   readonly isStored: boolean;
 }
 
-/** Checks the types of a body and of its items. @throws ServeError 400; see `requireShape`. */
+/**
+ * Checks the types of a body and of its items. A body that follows a response may have no items of its own.
+ * @throws ServeError 400; see `requireShape`.
+ */
 export function parseResponsesBody(json: JsonBody): ParsedResponses {
   const body = requireShape(responsesSchema, json);
-  return { body, items: parseItems(body.input) };
+  if (body.input == null && body.previous_response_id == null) {
+    throw body.input === undefined
+      ? shapeError('missing_required_parameter', 'missing field `input`', 'input')
+      : shapeError('invalid_value', 'input: expected a text or a list of items', 'input');
+  }
+  return { body, items: parseItems(body.input ?? []) };
 }
 
 /**

@@ -169,3 +169,47 @@ describe('what an answer repeats of its request', () => {
     }
   });
 });
+
+describe('a request by the rules of Open Responses', () => {
+  it.each([
+    ['has none', {}],
+    ['has null', { input: null }],
+    ['has an empty list', { input: [] }],
+  ])('may follow a response without input: it %s', async (_what, input) => {
+    const bed = openBed(({ sink }) => PLAYS['a text']!(sink));
+    const { id } = await bed.object({ input: 'Count.' });
+    const next = { model: 'm', previous_response_id: id, ...input };
+    const answer = await bed.send('POST', '/v1/responses', next);
+    expect(answer.status).toBe(200);
+    expect(bed.pipeline.calls[1]?.request.prompt).toMatchObject({
+      messages: [
+        { role: 'user', content: 'Count.' },
+        { role: 'assistant', content: 'Hello' },
+      ],
+    });
+  });
+
+  it.each([
+    ['no input', {}, 'missing_required_parameter'],
+    ['null', { input: null }, 'invalid_value'],
+    ['an empty list', { input: [] }, 'invalid_value'],
+  ])('needs input if it follows none: it is refused with %s', async (_what, input, code) => {
+    const bed = openBed(({ sink }) => stop(sink));
+    const answer = await bed.send('POST', '/v1/responses', { model: 'm', ...input });
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).toMatchObject({ error: { code, param: 'input' } });
+  });
+
+  it.each([true, false])(
+    'names the field of the client when a worker refuses a medium (streamed: %s)',
+    async (stream) => {
+      const param = 'messages[0].content[0].image_url.url';
+      const bed = openBed(({ sink }) =>
+        sink.fail(new ServeError('invalid_value', 'a media URL is private', { param })),
+      );
+      const answer = await bed.create({ stream });
+      expect(answer.status).toBe(400);
+      expect(await answer.json()).toMatchObject({ error: { message: 'a media URL is private', param: 'input' } });
+    },
+  );
+});

@@ -160,7 +160,8 @@ export class ResponseSink extends DialectSink<Inference> {
   }
 
   /** Ends a request that a client asked to cancel as a response with that status, not as a failure. */
-  protected tell(error: ServeError): void {
+  protected tell(given: ServeError): void {
+    const error = withInputParam(given);
     if (isClientCancel(error) && !this.#parts.decoded.compacts)
       this.#cancelled(error); // half a summary is useless
     else if (this.#outlet.failsInside(error)) this.#failInside(error);
@@ -254,4 +255,11 @@ export class ResponseSink extends DialectSink<Inference> {
   #nowSeconds(): number {
     return Math.floor(this.inference.deps.clock.wallMs() / 1000);
   }
+}
+
+/** Returns a failure of the chat that workers get, such as of a medium in its messages, as a failure of `input`. */
+function withInputParam(error: ServeError): ServeError {
+  const { code, message, param, cause, retryAfterMs, assertedStatus: status, worker, limit } = error;
+  if (param === undefined || !/^messages\b/.test(param)) return error;
+  return new ServeError(code, message, { param: 'input', cause, retryAfterMs, status, worker, limit });
 }
