@@ -1,13 +1,15 @@
 // Compares the cost model `stator` with the best settings of Dynamo's formula, row by row, and prints the table of
 // docs/simulate.md. Each result is one line of FILE as soon as it is there. A later run leaves out what FILE has.
 //   npm run bench:part -- bench/routing-table.ts --out FILE [--set short|full] [--rows TEXT,...] [--seeds 5]
-//     [--first 1] [--settings 30] [--only dynamo|stator] [--again stator] [--print]
+//     [--first 1] [--settings 30] [--only dynamo|stator] [--again stator] [--blind] [--print]
 // --rows: rows whose name contains one of the texts. --first: first seed. --again: measures that side once more, for
-// example `stator` after a change of its cost model. --print: only prints the table.
+// example `stator` after a change of its cost model. --blind: all ranks count as equally fast, for a FILE of its own.
+// --print: only prints the table.
 import { appendFile, readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { resolveConfig } from '../shared/config/index.ts';
 import { kvRouterConfig } from '../shared/scheduler/kv-config.ts';
+import { RankFactors } from '../shared/scheduler/load/rank-factors.ts';
 import { capacityOf, rateOf } from '../shared/simulate/capacity.ts';
 import { WorkloadSource } from '../shared/simulate/index.ts';
 import type { SimulationOptions } from '../shared/simulate/simulate.ts';
@@ -27,12 +29,15 @@ const { values } = parseArgs({
     settings: { type: 'string', default: '30' },
     only: { type: 'string' },
     again: { type: 'string' },
+    blind: { type: 'boolean', default: false },
     print: { type: 'boolean', default: false },
   },
 });
 
 const SIDES = ['dynamo', 'stator'] as const;
 type Side = (typeof SIDES)[number];
+
+if (values.blind) RankFactors.prototype.learn = () => {};
 
 const { out } = values;
 if (out === undefined) throw new Error('--out FILE is needed: results go there, and a later run continues from it');

@@ -125,6 +125,13 @@ function precedes(a: Waiting, b: Waiting): boolean {
   return a.key === b.key ? a.order < b.order : a.key > b.key;
 }
 
+/** Chooses the request of a lane that should leave next, given the most urgent one and the lane. */
+export type HeadOf = (top: Waiting, lane: Iterable<Waiting>) => Waiting;
+
+function topOf(top: Waiting): Waiting {
+  return top;
+}
+
 /** Name of the lane for requests that any worker may take. */
 const ANYWHERE = '';
 
@@ -167,12 +174,17 @@ export class ClassQueue {
     return this.#lanes.values();
   }
 
-  /** Returns the most urgent of the requests at the head of a lane that can leave now. */
-  first(canGo: (first: Waiting) => boolean): Waiting | undefined {
+  /**
+   * Returns the most urgent of the requests at the head of a lane that can leave now.
+   * @param headOf returns the request of a lane that should leave next. @default its most urgent one
+   */
+  first(canGo: (head: Waiting) => boolean, headOf: HeadOf = topOf): Waiting | undefined {
     let best: Waiting | undefined;
-    for (const { top } of this.#lanes.values()) {
-      if (top === undefined || (best !== undefined && precedes(best, top)) || !canGo(top)) continue;
-      best = top;
+    for (const lane of this.#lanes.values()) {
+      if (lane.top === undefined) continue;
+      const head = lane.size === 1 ? lane.top : headOf(lane.top, lane);
+      if ((best !== undefined && precedes(best, head)) || !canGo(head)) continue;
+      best = head;
     }
     return best;
   }

@@ -1,6 +1,6 @@
 import type { RoutingFailure } from '../../router/index.ts';
 import type { SchedulingRequest } from '../types.ts';
-import { ClassQueue, type Waiting } from './class-queue.ts';
+import { ClassQueue, type HeadOf, type Waiting } from './class-queue.ts';
 import type { PolicyProfile } from './policy-config.ts';
 
 /**
@@ -94,10 +94,13 @@ export class PolicyQueue {
     }
   }
 
-  /** Removes and returns the request whose turn it is, of those that could leave; undefined if none could. */
-  next(canGo: (first: Waiting) => boolean): Waiting | undefined {
+  /**
+   * Removes and returns the request whose turn it is, of those that could leave; undefined if none could.
+   * @param headOf as for `ClassQueue.first`
+   */
+  next(canGo: (head: Waiting) => boolean, headOf?: HeadOf): Waiting | undefined {
     if (this.#requests === 0) return undefined;
-    const heads = this.#classes.map((line) => line.first(canGo));
+    const heads = this.#classes.map((line) => line.first(canGo, headOf));
     if (!heads.some((head) => head !== undefined)) return undefined;
     this.#grantCredit(heads);
     const count = this.#classes.length;

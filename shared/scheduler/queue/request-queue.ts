@@ -5,9 +5,10 @@ import type { Chooser, ChooserOptions, WeighedRequest } from '../chooser.ts';
 import { SHORT_BACKLOG_TOKENS, uncachedTokens } from '../cost.ts';
 import type { QueuePolicy } from '../kv-config.ts';
 import type { SchedulerObserver, SchedulingOutcome, SchedulingRequest } from '../types.ts';
-import type { ClassQueue, Waiting } from './class-queue.ts';
+import type { ClassQueue, HeadOf, Waiting } from './class-queue.ts';
 import { canWait, isFull, type PolicyProfile } from './policy-config.ts';
 import { PolicyQueue } from './policy-queue.ts';
+import { SoonestFirst } from './soonest-first.ts';
 
 export interface RequestQueueOptions extends ChooserOptions {
   readonly chooser: Chooser;
@@ -40,13 +41,14 @@ const INVALID = Number.NEGATIVE_INFINITY;
 /**
  * The queue before the choice of a worker. It decides which requests must wait, in what order they leave, and when.
  * With `dynamo` a request waits while every eligible rank has more active prefill tokens than the class allows. With
- * `stator` it waits while every rank has a prefill that should not be over yet, and the order is by what is left to
- * compute. Bounds and an order that someone set apply to both.
+ * `stator` it waits while every rank has a prefill that should not be over yet, and the order is by the tokens ahead of
+ * its first token. Bounds and an order that someone set apply to both.
  */
 export class RequestQueue {
   readonly #options: RequestQueueOptions;
   readonly #chooser: Chooser;
   readonly #lines: PolicyQueue;
+  readonly #soonest: SoonestFirst;
   readonly #isStator: boolean;
   readonly #startMs: number;
   /** Waiting requests, in the order of `foundMs`. */
@@ -62,6 +64,7 @@ export class RequestQueue {
     this.#options = options;
     this.#chooser = chooser;
     this.#lines = new PolicyQueue(policies, config.queuedRequestsMax);
+    this.#soonest = new SoonestFirst(options);
     this.#isStator = config.costModel === 'stator';
     this.#startMs = clock.nowMs();
     this.#aging = STATOR_AGING / options.pace.msPerToken;
@@ -131,7 +134,7 @@ export class RequestQueue {
   next(): Waiting | undefined {
     if (this.#lines.requests === 0) return undefined;
     if (this.#isStator) this.#orderByUrgency();
-    const next = this.#lines.next((first) => this.#canGo(first));
+    const next = this.#lines.next(this.#canGo, this.#headOf);
     if (next !== undefined) this.#left(next);
     return next;
   }
@@ -227,14 +230,16 @@ export class RequestQueue {
   }
 
   /** Whether the request can leave. So can one that no worker can take any more: it leaves with its error. */
-  #canGo(waiting: Waiting): boolean {
+  readonly #canGo = (waiting: Waiting): boolean => {
     if (isOverdue(waiting, this.#options.clock.nowMs())) return true;
     return (
       this.#chooser.narrow(waiting.weighed.request) !== undefined ||
       this.#isCrowded(waiting.line) ||
       this.#hasRoom(waiting.line, waiting.costTokens)
     );
-  }
+  };
+
+  readonly #headOf: HeadOf = (top, lane) => (this.#ages(top.line) ? this.#soonest.of(top, lane) : top);
 
   /**
    * Whether there are as many routers as ranks or more, and the class has no bounds of its own. Then requests that wait

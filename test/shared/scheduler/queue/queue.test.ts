@@ -524,6 +524,49 @@ policy_classes:
     expect(drainOrder(pool, 'running', waiting)).toEqual(expected);
   });
 
+  it('gives an idle worker a prompt that it has cached, before a shorter one that a busy worker has cached', () => {
+    const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
+    const [onA, onB] = [promptTokens(16_000, 5), promptTokens(16_000, 6)];
+    pool.store('a', onA);
+    pool.store('b', onB);
+    pool.submit('r1', promptTokens(60_000, 1), { pinned: { workerId: 'a' } });
+    pool.submit('r2', promptTokens(60_000, 2), { pinned: { workerId: 'b' } });
+    const forA = pool.submit('forA', Uint32Array.from([...onA, ...promptTokens(2400, 7)]));
+    const forB = pool.submit('forB', Uint32Array.from([...onB, ...promptTokens(4000, 8)]));
+    expect([forA, forB].map(({ decision }) => decision)).toEqual([undefined, undefined]);
+    pool.scheduler.free('r2');
+    expect(forB.decision?.workerId).toBe('b');
+    expect(forA.decision).toBeUndefined();
+    pool.scheduler.free('r1');
+    expect(forA.decision?.workerId).toBe('a');
+  });
+
+  it('does not hold a request back for a worker with a long backlog, even if it has the prompt cached', () => {
+    const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
+    const onA = promptTokens(3200, 5);
+    pool.store('a', onA);
+    pool.submit('r1', promptTokens(60_000, 1), { pinned: { workerId: 'a' } });
+    pool.submit('r2', promptTokens(60_000, 2), { pinned: { workerId: 'b' } });
+    const cached = pool.submit('cached', Uint32Array.from([...onA, ...promptTokens(2400, 7)]));
+    const other = pool.submit('other', promptTokens(6400, 8));
+    pool.scheduler.free('r2');
+    expect(cached.decision?.workerId).toBe('b');
+    expect(other.decision).toBeUndefined();
+  });
+
+  it('keeps a higher tier first, whatever is cached where', () => {
+    const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
+    const onB = promptTokens(16_000, 6);
+    pool.store('b', onB);
+    pool.submit('r1', promptTokens(60_000, 1), { pinned: { workerId: 'a' } });
+    pool.submit('r2', promptTokens(60_000, 2), { pinned: { workerId: 'b' } });
+    const cached = pool.submit('cached', Uint32Array.from([...onB, ...promptTokens(2400, 7)]));
+    const first = pool.submit('first', promptTokens(16_000, 8), { strictPriority: 1 });
+    pool.scheduler.free('r2');
+    expect(first.decision?.workerId).toBe('b');
+    expect(cached.decision).toBeUndefined();
+  });
+
   it('notices in a long line, too, that a prompt is cached by now', async () => {
     const pool = narrow({ config: stator });
     pool.submit('running', promptTokens(100_000, 1));
