@@ -10,7 +10,6 @@ export { renderBriefHelp, renderHelp } from './help.ts';
 export { hasEffect } from './needs.ts';
 export {
   REASONING_PARSER_SPELLINGS,
-  REASONING_PARSERS_WITHOUT_GRAMMAR,
   type ReasoningParserName,
   TOOL_CALL_PARSER_SPELLINGS,
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,

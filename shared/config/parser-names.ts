@@ -50,6 +50,7 @@ export const TOOL_CALL_PARSERS = [
   'dots',
   'solar_open2',
   'granite_20b_fc',
+  'muse_glimmer',
 ] as const;
 
 export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
@@ -88,6 +89,7 @@ export const TOOL_CALL_PARSER_SPELLINGS: Readonly<Record<string, ToolCallParserN
   llama4_pythonic: 'pythonic',
   mimo: 'qwen3_coder',
   'minimax-m2': 'minimax_m2',
+  muse: 'muse_glimmer',
   openai: 'harmony',
   phi4_mini_json: 'phi4',
   qwen: 'qwen25',
@@ -99,7 +101,7 @@ export const TOOL_CALL_PARSER_SPELLINGS: Readonly<Record<string, ToolCallParserN
 };
 
 /** Tool-call parsers that exist elsewhere, but whose format is not published. */
-export const TOOL_CALL_PARSERS_WITHOUT_GRAMMAR: readonly string[] = ['muse', 'muse_glimmer', 'typescript'];
+export const TOOL_CALL_PARSERS_WITHOUT_GRAMMAR: readonly string[] = ['typescript'];
 
 /**
  * Reasoning parsers that users can choose: the only list of their names. `shared/parsers/reasoning` implements each of
@@ -142,6 +144,7 @@ export const REASONING_PARSERS = [
   'apertus',
   'solar_open2',
   'holo2',
+  'muse_glimmer',
 ] as const;
 
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];
@@ -158,11 +161,9 @@ export const REASONING_PARSER_SPELLINGS: Readonly<Record<string, ReasoningParser
   ling3: 'qwen3',
   mimo: 'qwen3',
   minimax_m2_append_think: 'minimax_append_think',
+  muse: 'muse_glimmer',
   olmo3: 'qwen3',
   openai_gptoss: 'gpt_oss',
   poolside_v1: 'qwen3',
   step3p5: 'qwen3',
 };
-
-/** Reasoning parsers that exist elsewhere, but whose format is not published. */
-export const REASONING_PARSERS_WITHOUT_GRAMMAR: readonly string[] = ['muse', 'muse_glimmer'];

@@ -18,6 +18,8 @@ export const FRAGMENTS: readonly string[] = [
   '<arg_key:opensource>a</arg_key:opensource>|<arg_value:opensource>|</arg_value:opensource>|<tool_call:|```json',
   '<start_function_call>|<end_function_call>|<escape>|<function_call>|<dots_function_call>|</dots_function_call>',
   '<function name="f">|<param name="a">|<param name="n">|</param>|<![CDATA[|]]>|function call',
+  '<atem:function_calls>|</atem:function_calls>|<atem:invoke name="f">|</atem:invoke>|<atem:parameter name="a">',
+  '</atem:parameter>',
 ].flatMap((line) => line.split('|').filter((part) => part !== ''));
 /** Fragments with a bar in them. */
 export const BARRED: readonly string[] = [
@@ -71,6 +73,9 @@ export const BARRED: readonly string[] = [
   '<|tool_arg:start|>a',
   '<|tool_arg:value|>',
   '<|tool_arg:end|>',
+  '<|eom|>',
+  '<|eot|>',
+  ' to=f',
 ];
 /** Arguments, whole and in parts, in the syntax of JSON and of Python. */
 export const JSON_BITS: readonly string[] = [

@@ -182,7 +182,6 @@ function reasoningParserOf(row: ParserRow): ReasoningParser | undefined {
   const name = row.kind.startsWith('reason') ? row.parser : row.reasoning_parser;
   if (name === undefined) return undefined;
   const found = findReasoningFormat(name);
-  if (found.kind === 'refused') throw new Error(found.reason);
   const effort = row.reasoning_effort === undefined ? {} : { reasoning_effort: row.reasoning_effort };
   const plan = planReasoning(found.format, {
     templateArgs: { ...row.chat_template_args, ...effort },

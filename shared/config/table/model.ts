@@ -1,7 +1,6 @@
 import {
   REASONING_PARSER_SPELLINGS,
   REASONING_PARSERS,
-  REASONING_PARSERS_WITHOUT_GRAMMAR,
   TOOL_CALL_PARSER_SPELLINGS,
   TOOL_CALL_PARSERS,
   TOOL_CALL_PARSERS_WITHOUT_GRAMMAR,
@@ -119,7 +118,6 @@ export const modelRows = {
     names: '--dyn-reasoning-parser DYN_REASONING_PARSER',
     values: REASONING_PARSERS,
     synonyms: REASONING_PARSER_SPELLINGS,
-    refused: unpublished(REASONING_PARSERS_WITHOUT_GRAMMAR),
     about: 'Reasoning parser published in the model card.',
   }),
   defaultThinkingMode: workers.choice({

@@ -210,9 +210,6 @@ function warnOfParsers({ display_name: model, runtime_config: runtime }: ModelCa
   }
   const found = reasoning ? findReasoningFormat(reasoning) : undefined;
   if (found?.kind === 'fallback') log.warn(found.warning, { model });
-  if (found?.kind === 'refused') {
-    log.error('chats are refused with 501 for this model', { model, reason: found.reason });
-  }
 }
 
 const THREADS_MAX = 4;

@@ -3,6 +3,7 @@ import { type AnswerConstraint, GuidedStart } from './guided-start.ts';
 import { HarmonyParser } from './harmony-parser.ts';
 import { InklingParser } from './inkling-parser.ts';
 import { MarkerParser, withExits } from './marker-parser.ts';
+import { MuseParser } from './muse-parser.ts';
 import type { ReasoningParser, ReasoningSink, ReasoningStart } from './parser.ts';
 import { isSwitchedOff, PROMPT_TAIL_UNITS, type ReasoningRequest } from './split-rules.ts';
 
@@ -57,6 +58,8 @@ export function createReasoningParser({
       return new HarmonyParser(start);
     case 'inkling':
       return new InklingParser(start);
+    case 'muse':
+      return new MuseParser(start);
     case 'prepend':
       return new OpenerPrepender(grammar.opener);
     case 'markers': {

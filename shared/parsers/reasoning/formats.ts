@@ -1,11 +1,8 @@
-import {
-  REASONING_PARSER_SPELLINGS,
-  REASONING_PARSERS_WITHOUT_GRAMMAR,
-  type ReasoningParserName,
-} from '../../config/index.ts';
+import { REASONING_PARSER_SPELLINGS, type ReasoningParserName } from '../../config/index.ts';
 import { HARMONY_MARKERS, HARMONY_OPENER } from './harmony-parser.ts';
 import { INKLING_MARKERS, INKLING_OPENER } from './inkling-parser.ts';
 import { type CompiledMarkers, compileMarkers, type MarkerGrammar } from './marker-parser.ts';
+import { MUSE_MARKERS, MUSE_OPENER } from './muse-parser.ts';
 import {
   PROMPT_TAIL_UNITS,
   type SplitRule,
@@ -20,8 +17,7 @@ import {
 /** Grammar of a reasoning format. */
 export type ReasoningGrammar =
   | { readonly kind: 'markers'; readonly markers: CompiledMarkers }
-  | { readonly kind: 'harmony' }
-  | { readonly kind: 'inkling' }
+  | { readonly kind: 'harmony' | 'inkling' | 'muse' }
   /** No split: content begins with `opener`, which stands in the prompt. */
   | { readonly kind: 'prepend'; readonly opener: string };
 
@@ -177,6 +173,7 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
     { openers: ['<|channel>'], closers: ['<channel|>'], label: 'thought\n' },
     { ...SPECIAL, promptOpeners: ['<|channel>', '<|channel>thought'], splitRule: splitWhenThinking },
   ),
+  toFormat('muse_glimmer', { kind: 'muse' }, MUSE_MARKERS, { ...SPECIAL, promptOpeners: [MUSE_OPENER] }),
   toFormat('inkling', { kind: 'inkling' }, INKLING_MARKERS, { ...SPECIAL, promptOpeners: [INKLING_OPENER] }),
 ];
 
@@ -184,9 +181,7 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
 export type FoundFormat =
   | { readonly kind: 'found'; readonly format: ReasoningFormat }
   /** Unknown name: `basic` replaces it, and `warning` is for the log. */
-  | { readonly kind: 'fallback'; readonly format: ReasoningFormat; readonly warning: string }
-  /** Known name without a published grammar: the model cannot be registered with it. */
-  | { readonly kind: 'refused'; readonly reason: string };
+  | { readonly kind: 'fallback'; readonly format: ReasoningFormat; readonly warning: string };
 
 const BY_NAME = new Map(REASONING_FORMATS.map((format) => [format.name, format]));
 const BY_KEY: ReadonlyMap<string, ReasoningFormat> = new Map([
@@ -201,18 +196,12 @@ const FALLBACK = BY_KEY.get('basic')!; // `basic` is in the table
  * Looks up a reasoning parser by its configured name; ignores case, hyphens and underscores.
  * @example
  * const found = findReasoningFormat('deepseek-v4');
- * if (found.kind === 'refused') throw new ServeError('invalid_value', found.reason);
+ * if (found.kind === 'fallback') log.warn(found.warning);
  */
 export function findReasoningFormat(name: string): FoundFormat {
   const format = BY_KEY.get(keyOf(name));
   if (format !== undefined) return { kind: 'found', format };
   const known = REASONING_FORMATS.map((one) => one.name).join(', ');
-  if (REASONING_PARSERS_WITHOUT_GRAMMAR.some((one) => keyOf(one) === keyOf(name))) {
-    return {
-      kind: 'refused',
-      reason: `reasoning parser '${name}' is recognised, but its format is not published; use one of: ${known}`,
-    };
-  }
   return {
     kind: 'fallback',
     format: FALLBACK,

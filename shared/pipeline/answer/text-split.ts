@@ -75,7 +75,6 @@ function reasoningPlan(
   if (name === undefined || name === '' || prompt.kind !== 'chat' || request.reasoning?.separate === false)
     return undefined;
   const found = findReasoningFormat(name);
-  if (found.kind === 'refused') throw unservable(found.reason);
   const isToken = (text: string): boolean => tokenizer?.tokenToId(text) !== undefined;
   // A tokenizer of this family that has no token for a call's marker belongs to a model whose text may mention the
   // marker.

@@ -114,7 +114,7 @@ const readReasoning: Part = (values) => {
   };
   const whole = read([text]);
   requireSame(read(cutAnywhere(values, text)), whole);
-  const isBlocks = format.grammar.kind === 'harmony' || format.grammar.kind === 'inkling';
+  const isBlocks = ['harmony', 'inkling', 'muse'].includes(format.grammar.kind);
   if (isBlocks || whole.content + whole.reasoning === '') return; // there, words in headers are names
   requireWords(whole.content + whole.reasoning, words, text);
 };

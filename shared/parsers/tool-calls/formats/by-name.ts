@@ -32,6 +32,7 @@ export { minicpm5 } from './minicpm5.ts';
 export { minimaxM2 as minimax_m2 } from './minimax-m2.ts';
 export { minimaxM3 as minimax_m3, minimaxM3 as minimax_m3_nom } from './minimax-m3.ts';
 export { mistral } from './mistral.ts';
+export { museGlimmer as muse_glimmer } from './muse-glimmer.ts';
 export { nemotronDeci as nemotron_deci } from './nemotron-deci.ts';
 export { olmo3 } from './olmo3.ts';
 export { phi4 } from './phi4.ts';

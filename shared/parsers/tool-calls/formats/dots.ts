@@ -13,7 +13,7 @@ const BLOCK = jsonBlock(START, END, NAME_ALONE, {
     functionEnd: '</invoke>',
     parameter: '<parameter name=',
     parameterEnd: '</parameter>',
-    blockEnd: END,
+    blockEnds: [END],
     framesValues: true,
     holdsCalls: false,
   }),

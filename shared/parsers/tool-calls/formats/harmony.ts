@@ -70,7 +70,7 @@ const HEADER_WORD =
   /<\|\w+\|>|\b(?:assistant|system|user|developer|tool|analysis|commentary|final|json|code)\b|to=\S*/g;
 
 /** Returns the words of a header that are not a role, channel, recipient or type of content. */
-function wordsBeside(header: string): string {
+export function wordsBeside(header: string): string {
   return header.replace(HEADER_WORD, ' ').trim();
 }
 

@@ -12,7 +12,7 @@ const TAGS = xmlDialect({
   functionEnd: '</invoke>',
   parameter: '<parameter name=',
   parameterEnd: '</parameter>',
-  blockEnd: BLOCK_END,
+  blockEnds: [BLOCK_END],
   framesValues: false,
   holdsCalls: true,
 });

@@ -11,7 +11,7 @@ import { FUNCTION_TAGS, readFunction, xmlDialect } from './xml-functions.ts';
  * JSON, as other models of the family write it.
  */
 function xmlCalls(start: string, end: string): ToolCallFormat {
-  const functions = xmlDialect({ ...FUNCTION_TAGS, blockEnd: end });
+  const functions = xmlDialect({ ...FUNCTION_TAGS, blockEnds: [end] });
   const prose = new Markers([start, end, functions.function]);
   const block = jsonBlock(start, end, NAME_ALONE, { functions });
   /** Markers of functions without a block around them. */

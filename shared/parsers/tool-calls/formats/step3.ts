@@ -20,7 +20,7 @@ const TAGS = xmlDialect({
   functionEnd: '</steptml:invoke>',
   parameter: '<steptml:parameter name=',
   parameterEnd: '</steptml:parameter>',
-  blockEnd: CALL_END,
+  blockEnds: [CALL_END],
   framesValues: false,
   holdsCalls: true,
 });

@@ -22,8 +22,8 @@ export interface XmlTags {
   readonly functionEnd: string;
   readonly parameter: string;
   readonly parameterEnd: string;
-  /** End of the block around functions, which may also end a function. @default functions have no block */
-  readonly blockEnd?: string;
+  /** Ends of what stands around functions, which may also end a function. @default none */
+  readonly blockEnds?: readonly string[];
   /** Whether the model's template writes a line end on each side of a value, which is not part of it. */
   readonly framesValues: boolean;
   /** Whether a call is shown only when it is complete. */
@@ -32,6 +32,10 @@ export interface XmlTags {
   readonly onlyDeclared?: boolean;
   /** Whether a value may stand between `<![CDATA[` and `]]>`. @default false */
   readonly hasCdata?: boolean;
+  /** Whether entities in a value are text. @default false: they are decoded */
+  readonly keepsEntities?: boolean;
+  /** Returns the name of the tool that the model means by a name. @default the name itself */
+  readonly toolOf?: (name: string, tools: ToolSchemas) => string;
 }
 
 /** Tags with their markers compiled. */
@@ -43,8 +47,7 @@ export interface XmlDialect extends XmlTags {
 }
 
 export function xmlDialect(tags: XmlTags): XmlDialect {
-  const { function: start, functionEnd, parameter, parameterEnd, blockEnd } = tags;
-  const blockEnds = blockEnd === undefined ? [] : [blockEnd];
+  const { function: start, functionEnd, parameter, parameterEnd, blockEnds = [] } = tags;
   return {
     ...tags,
     afterFunction: [...blockEnds, start],
@@ -61,7 +64,7 @@ export const FUNCTION_TAGS: XmlDialect = xmlDialect({
   functionEnd: '</function>',
   parameter: '<parameter=',
   parameterEnd: '</parameter>',
-  blockEnd: '</tool_call>',
+  blockEnds: ['</tool_call>'],
   framesValues: true,
   holdsCalls: false,
 });
@@ -133,13 +136,13 @@ class XmlFunction {
 
   *#readMember(key: string): Parsing<ValueEnd> {
     const schema = this.#tools.parameter(this.#name, key);
-    const { framesValues, holdsCalls, hasCdata } = this.#dialect;
+    const { framesValues, holdsCalls, hasCdata, keepsEntities = false } = this.#dialect;
     if (hasCdata === true && (yield* readOneOfBehindSpace(this.#source, [CDATA])) !== undefined) {
       return yield* this.#readCdata(key, schema);
     }
     const isWrapper = this.#tools.isWrapper(this.#name, key);
     const isString = isStringParameter(schema) && !isWrapper;
-    const rules = { framed: framesValues, decodesEntities: true, knowsNull: true };
+    const rules = { framed: framesValues, decodesEntities: !keepsEntities, knowsNull: true };
     const member = isString ? new StringMember(this.#writer, key, rules) : undefined;
     let text = '';
     const take =
@@ -159,9 +162,10 @@ class XmlFunction {
       member.end();
       return end;
     }
-    const value = framesValues ? text.replace(/^\n/, '').replace(/\n$/, '') : text;
-    if (isWrapper) this.#writer.wrapped(key, decodeEntities(value));
-    else this.#writer.member(key, convertByType(decodeEntities(value), schema));
+    const inside = framesValues ? text.replace(/^\n/, '').replace(/\n$/, '') : text;
+    const value = keepsEntities ? inside : decodeEntities(inside);
+    if (isWrapper) this.#writer.wrapped(key, value);
+    else this.#writer.member(key, convertByType(value, schema));
     return end;
   }
 
@@ -250,7 +254,8 @@ function* readShortTag(source: TextSource, take: (text: string) => void): Parsin
  */
 export function* readFunction(dialect: XmlDialect, source: TextSource, calls: CallWriter, tools: ToolSchemas): Parsing {
   const { text, marker } = yield* collectUntil(source, TAG_END);
-  const name = marker === undefined ? undefined : tagName(text);
+  const written = marker === undefined ? undefined : tagName(text);
+  const name = written === undefined ? undefined : (dialect.toolOf?.(written, tools) ?? written);
   if (name === undefined || (dialect.onlyDeclared === true && !tools.isDeclared(name))) return;
   if ((yield* skipSpace(source)) === '{') {
     const json = yield* collectJsonValue(source);

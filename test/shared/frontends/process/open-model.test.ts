@@ -69,11 +69,11 @@ describe('opening a model', () => {
   it('says at once which parsers of a model it does not have', async () => {
     const { lines } = await open(
       { tokenizer: 'default' },
-      { tool_call_parser: 'unheard-of', reasoning_parser: 'muse' },
+      { tool_call_parser: 'unheard-of', reasoning_parser: 'unheard-of' },
     );
     expect(lines).toEqual([
       'error chats with tools are refused with 501 for this model',
-      'error chats are refused with 501 for this model',
+      expect.stringMatching("^warn unknown reasoning parser 'unheard-of', using 'basic'"),
     ]);
     expect((await open({ tokenizer: 'default' }, { tool_call_parser: 'hermes' })).lines).toEqual([]);
   });

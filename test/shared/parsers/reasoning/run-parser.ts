@@ -13,9 +13,7 @@ export interface Split {
 export const THINKING_ARGS = { thinking: true, enable_thinking: true, reasoning_effort: 'high' } as const;
 
 export function formatOf(name: string): ReasoningFormat {
-  const found = findReasoningFormat(name);
-  if (found.kind === 'refused') throw new Error(found.reason);
-  return found.format;
+  return findReasoningFormat(name).format;
 }
 
 /** Returns what has come out of a parser after each piece, and at the end. */

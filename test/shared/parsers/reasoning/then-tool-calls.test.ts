@@ -70,6 +70,9 @@ const HUNYUAN =
   '<tool_calls><tool_call>f<tool_sep><arg_key>a</arg_key><arg_value>1</arg_value></tool_call></tool_calls>';
 const SOLAR = '<|tool_call:start|>f\n<|tool_arg:start|>a<|tool_arg:value|>1<|tool_arg:end|><|tool_call:end|>';
 
+const MUSE =
+  '<|start|>assistant to=f<|message|><atem:invoke name="f"><atem:parameter name="a">1</atem:parameter></atem:invoke><|eom|><|start|>assistant';
+
 type Pair = readonly [string, string, string, string, string];
 const pair = (reasoning: string, tool: string, text: string, content = 'Ok.', thought = 'hm'): Pair => [
   reasoning,
@@ -93,6 +96,7 @@ const PAIRS = [
   pair('hy_v3', 'hy_v3', `<think>hm${HUNYUAN}`, ''),
   pair('solar_open2', 'solar_open2', `<|think:start|>hm<|think:end|>Ok.${SOLAR}`),
   pair('solar_open2', 'solar_open2', `<|think:start|>hm${SOLAR}`, ''),
+  pair('muse_glimmer', 'muse_glimmer', ` to=self<|message|>hm<|eom|>${MUSE} to=user<|message|>Ok.<|eot|>`),
   pair('kimi_k25', 'kimi_k2', `hm</think>Ok.${KIMI}`),
   pair(
     'kimi_k3',

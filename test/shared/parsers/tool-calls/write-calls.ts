@@ -135,6 +135,15 @@ const dots: CallText = (calls) => {
   return `<dots_function_call>\n${each(calls, invoke)}</dots_function_call>`;
 };
 
+const muse: CallText = (calls) => {
+  const parameter = (key: string, value: WantedValue): string =>
+    `<atem:parameter name="${key}">${plain(value)}</atem:parameter>\n`;
+  const body = (call: WantedCall): string =>
+    `<atem:function_calls>\n<atem:invoke name="${call.name}">\n${members(call, parameter)}</atem:invoke>\n</atem:function_calls>`;
+  const message = (call: WantedCall): string => `<|start|>assistant to=${call.name}<|message|>${body(call)}<|eom|>`;
+  return each(calls, message);
+};
+
 const cohere: CallText = (calls) => {
   const action = (call: WantedCall, index: number): string =>
     `    {"tool_call_id": "${index}", "tool_name": "${call.name}", "parameters": ${json(call.args)}}`;
@@ -182,6 +191,7 @@ export const CALL_TEXTS: Readonly<Record<string, CallText>> = {
   hy_v3: hunyuan,
   solar_open2: solarOpen2,
   minicpm5,
+  muse_glimmer: muse,
   dots,
   xlam: (calls) => `<tool_call>${list(calls)}</tool_call>`,
   granite_20b_fc: (calls) => each(calls, (call) => `<function_call> ${object(call)}`, '\n'),

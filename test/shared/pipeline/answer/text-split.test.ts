@@ -272,8 +272,7 @@ describe('a parser that this server does not have', () => {
   it('is named in the error, which no retry mends', () => {
     const refusal = (name: string) =>
       expect.objectContaining({ code: 'not_implemented', status: 501, message: expect.stringContaining(`'${name}'`) });
-    expect(() => open({ tool_call_parser: 'muse' })).toThrow(refusal('muse'));
+    expect(() => open({ tool_call_parser: 'typescript' })).toThrow(refusal('typescript'));
     expect(() => open({ tool_call_parser: 'unheard-of' })).toThrow(refusal('unheard-of'));
-    expect(() => open({ reasoning_parser: 'muse' })).toThrow(refusal('muse'));
   });
 });
