@@ -24,7 +24,7 @@ const REST_SHARE = 0.1;
 /** Most tokens of that backlog: about the fixed cost of a pass. */
 const REST_TOKENS_MAX = 1000;
 /** Tokens by which a waiting request becomes more urgent in the time of the prefill of one token. */
-const STATOR_AGING = 0.1;
+const STATOR_AGING = 0.15;
 /** Age of a look-up after which `stator` repeats it, because its order depends on it. */
 const STATOR_REFRESH_MS = 50;
 /** Number of look-ups repeated at each event, the oldest first; fewer if many requests wait. */

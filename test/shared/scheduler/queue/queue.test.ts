@@ -502,9 +502,9 @@ policy_classes:
     const pool = narrow({ config: stator });
     pool.submit('r1', promptTokens(100_000, 1));
     const long = pool.submit('long', promptTokens(5600, 2));
-    await pool.clock.advance(250); // worth 0.1 × 250 / 0.0207 = 1,208 tokens
-    const short = pool.submit('short', promptTokens(4160, 3));
-    const middle = pool.submit('middle', promptTokens(4640, 4));
+    await pool.clock.advance(250); // worth 0.15 × 250 / 0.0207 = 1,812 tokens
+    const short = pool.submit('short', promptTokens(3520, 3));
+    const middle = pool.submit('middle', promptTokens(4160, 4));
     expect([long, short, middle].map(({ ticket }) => ticket.position)).toBeDefined();
     expect(drainOrder(pool, 'r1', { long, short, middle })).toEqual(['short', 'long', 'middle']);
   });
@@ -517,7 +517,7 @@ policy_classes:
     for (let at = 0; at < 200; at++) {
       const tokens = 2100 + 16 * ((at * 37) % 101);
       waiting[`r${at}`] = pool.submit(`r${at}`, promptTokens(tokens, at + 2));
-      urgency[`r${at}`] = (-0.1 / 0.0207) * pool.clock.nowMs() - tokens;
+      urgency[`r${at}`] = (-0.15 / 0.0207) * pool.clock.nowMs() - tokens;
       await pool.clock.advance(7);
     }
     const expected = Object.keys(urgency).sort((a, b) => urgency[b]! - urgency[a]!);
