@@ -1,12 +1,5 @@
-import {
-  FIXED32,
-  FIXED64,
-  LENGTH,
-  type MessageReader,
-  type MessageWriter,
-  undecodable,
-  VARINT,
-} from './message-wire.ts';
+import { FIXED32, FIXED64, LENGTH, type MessageReader, undecodable, VARINT } from './message-reader.ts';
+import type { MessageWriter } from './message-writer.ts';
 import type { FramedBytes, NumberArray, TensorContents } from './messages.ts';
 
 /* Reader and writer of the fields of InferTensorContents, packed or one by one, as arrays in the machine's own form. */

@@ -1,5 +1,6 @@
 import { ContentsReader, writeContents } from './contents-codec.ts';
-import { FIXED64, LENGTH, MessageReader, MessageWriter, PIECE_BYTES_MIN, requireRoom, VARINT } from './message-wire.ts';
+import { FIXED64, LENGTH, MessageReader, requireRoom, VARINT } from './message-reader.ts';
+import { MessageWriter, PIECE_BYTES_MIN } from './message-writer.ts';
 import {
   type InferParameter,
   type InferParameters,
