@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../../../../shared/clock/index.ts';
-import { QueuedRequests } from '../../../../shared/frontends/process/hold.ts';
+import { QueuedRequests } from '../../../../shared/frontends/process/queued-requests.ts';
 import type { Reservation, RoutableWorker, RouteRequest, WorkerPool } from '../../../../shared/router/index.ts';
 import { KvRouter } from '../../../../shared/scheduler/index.ts';
 import { kvRouterConfig } from '../../../../shared/scheduler/kv-config.ts';
