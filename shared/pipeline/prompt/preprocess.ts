@@ -13,14 +13,8 @@ import type { RoutableModel } from '../models/routable-model.ts';
 import { forEngine } from './engine-chat.ts';
 import { isRenderedByWorker, MediaPrompt } from './media-prompt.ts';
 import { sampledAs, tokensAsked } from './model-defaults.ts';
-import {
-  mediaParts,
-  type PromptTokens,
-  type PromptTools,
-  promptField,
-  tokenizePrompt,
-  tokensLeft,
-} from './prompt-tokens.ts';
+import { tokenizeReadable } from './old-media.ts';
+import { mediaParts, type PromptTokens, type PromptTools, promptField, tokensLeft } from './prompt-tokens.ts';
 
 /** A request that is ready to send, and facts learned on the way. */
 export interface Preprocessed {
@@ -53,8 +47,8 @@ export async function preprocess(
   }
   const { primaryName, contextLength } = model;
   const limits = { model: primaryName, contextLength, signal };
-  const tokens = await tokenizePrompt(request, loaded, tools, limits);
-  return withTokens(request, model, loaded, tokens, tools.maxTokensDefault);
+  const readable = await tokenizeReadable(request, loaded, tools, limits);
+  return withTokens(readable.request, model, loaded, readable.tokens, tools.maxTokensDefault);
 }
 
 /** Returns the request with its prompt in tokens. @throws as `preprocess` */
@@ -95,8 +89,8 @@ export async function promptTokens(
   loaded: LoadedModel,
   tools: PromptTools,
 ): Promise<number> {
-  const { tokenIds } = await tokenizePrompt(request, loaded, tools, { model: request.model, contextLength: 0 });
-  return tokenIds.length;
+  const { tokens } = await tokenizeReadable(request, loaded, tools, { model: request.model, contextLength: 0 });
+  return tokens.tokenIds.length;
 }
 
 /** Returns the request for a worker that reads prompts itself. */

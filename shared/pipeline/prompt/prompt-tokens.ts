@@ -16,7 +16,8 @@ export interface PromptTools {
   readonly maxTokensDefault?: number | undefined;
 }
 
-interface PromptLimits {
+/** Limits of one prompt. */
+export interface PromptLimits {
   /** Name for metrics. */
   readonly model: string;
   /** Context in tokens. A prompt that reaches it is not counted to its end. 0 = unknown. */
@@ -119,7 +120,9 @@ function render(request: GenerationRequest, loaded: LoadedModel, { clock, observ
  */
 function inItsField(error: ServeError, request: GenerationRequest): ServeError {
   const hasMedia = mediaParts(request.prompt) !== undefined;
-  const hint = hasMedia ? `. They hold media, which model \`${request.model}\` may not take` : '';
+  const hint = hasMedia
+    ? `. They hold media, which model \`${request.model}\` may not take: it is probably not a multimodal model`
+    : '';
   const param = hasMedia || error.param === 'messages' ? promptField(request) : error.param;
   return new ServeError('invalid_value', error.message + hint, { param, cause: error });
 }

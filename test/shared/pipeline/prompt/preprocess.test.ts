@@ -52,12 +52,33 @@ describe('media for a model whose template knows only text', () => {
     await expect(preprocessed(chat([image]), model(), blind)).rejects.toThrow(
       expect.objectContaining({
         code: 'invalid_value',
-        message: expect.stringMatching(/refuses these messages: .*\. They hold media, which model `.+` may not take$/),
+        message: expect.stringMatching(
+          /refuses these messages: .*\. They hold media, which model `.+` may not take: it is probably not a multimodal model$/,
+        ),
         param: 'messages',
       }),
     );
     expect((await preprocessed(chat('abc'), model(), blind)).promptTokens).toBe('user abc'.length);
     await expect(preprocessed(chat([{ type: 'text', text: 'abc' }]), model(), blind)).resolves.toBeDefined();
+  });
+
+  it('do not fail the turns after them: a text takes the place of those that the user sent earlier', async () => {
+    const all = "{% for message in messages %}{{ message.role + ' ' + message.content + ';' }}{% endfor %}";
+    const reader = { ...letterModel, chatTemplate: compileChatTemplate(all) };
+    const image = { type: 'image_url', image_url: { url: 'https://example.com/a.png' } };
+    const ask = (...messages: readonly object[]) =>
+      request({ prompt: { kind: 'chat', messages: messages as ChatPrompt['messages'] } });
+    const first = { role: 'user', content: [{ type: 'text', text: 'look' }, image] };
+    const next = { role: 'user', content: 'go on' };
+    const { request: sent, formattedPrompt } = await preprocessed(
+      ask(first, next),
+      model({ contextLength: 0 }),
+      reader,
+    );
+    expect(formattedPrompt).toBe('user look\n[a picture was left out: this model takes text only];user go on;');
+    expect(sent).not.toHaveProperty('multiModalData');
+    await expect(preprocessed(ask(next, first), model(), reader)).rejects.toThrow(/not a multimodal model/);
+    await expect(preprocessed(ask(first, first), model(), reader)).rejects.toThrow(/not a multimodal model/);
   });
 });
 
