@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../../support/dynamo-http/records.ts';
+import { faultsOf, faultsOfEvents, responseRules } from '../../../support/open-responses.ts';
 import { waitUntil } from '../../../support/wait-until.ts';
 import { closeServers, idOf, openServer, SocketClient } from './socket-bed.ts';
 
@@ -7,14 +8,6 @@ import { closeServers, idOf, openServer, SocketClient } from './socket-bed.ts';
 
 afterEach(closeServers);
 
-/** Fields that a response has, whatever they hold. */
-const RESPONSE_FIELDS = [
-  ...['id', 'object', 'created_at', 'completed_at', 'status', 'incomplete_details', 'model', 'previous_response_id'],
-  ...['instructions', 'output', 'error', 'tools', 'tool_choice', 'truncation', 'parallel_tool_calls', 'text', 'top_p'],
-  ...['presence_penalty', 'frequency_penalty', 'top_logprobs', 'temperature', 'reasoning', 'usage', 'store'],
-  ...['max_output_tokens', 'max_tool_calls', 'background', 'service_tier', 'metadata', 'safety_identifier'],
-  'prompt_cache_key',
-];
 const TYPES = [
   'response.created',
   'response.in_progress',
@@ -37,12 +30,7 @@ function message(role: string, type: string, text: string): JsonObject {
 
 function expectWhole(end: JsonObject): void {
   expect(end).toMatchObject({ type: 'response.completed', response: { object: 'response', status: 'completed' } });
-  const { response } = end as { response: JsonObject };
-  expect(RESPONSE_FIELDS.filter((name) => response[name] === undefined)).toEqual([]);
-  expect(response.usage).toMatchObject({
-    input_tokens_details: { cached_tokens: expect.any(Number) },
-    output_tokens_details: { reasoning_tokens: expect.any(Number) },
-  });
+  expect(faultsOf(responseRules, end.response)).toEqual([]);
 }
 
 describe('a server of Open Responses', () => {
@@ -56,6 +44,7 @@ describe('a server of Open Responses', () => {
     client.send({ ...CREATE, input: [{ type: 'message', role: 'user', content: 'Count from 1 to 3.' }] });
     await waitUntil(() => client.events.some(({ type }) => type === 'response.completed'));
     expect(client.events.map(({ type }) => type)).toEqual(TYPES);
+    expect(faultsOfEvents(client.events)).toEqual([]);
     expectWhole(client.events.at(-1)!);
   });
 
