@@ -4,6 +4,7 @@ import type { Clock, Random } from '../clock/index.ts';
 import { roomy } from '../records/index.ts';
 import type { RoutingFailure } from '../router/index.ts';
 import { keyOfText, seedOf, weightOf } from '../router/index.ts';
+import { CopyCredits } from './copy-credits.ts';
 import { Candidates, type CostInputs, type DynamoWeights, fillDynamoCosts, type ReplicaShare } from './cost.ts';
 import { fillEligible, taintFactor } from './eligibility.ts';
 import type { KvRouterConfig } from './kv-config.ts';
@@ -46,6 +47,12 @@ export interface Choice {
   readonly inputs: CostInputs;
 }
 
+/**
+ * Choice for the router's own request, for one that it decides again, or for one of another router, whose choice it
+ * foresees. The last two must be what every router with the same knowledge would choose.
+ */
+export type ChoiceKind = 'first' | 'second' | 'peer';
+
 const NO_HASHES = new Uint32Array(0);
 /**
  * Finds the worker for a request, in three steps that share scratch arrays: `look` asks the index, `narrow` filters,
@@ -56,6 +63,8 @@ export class Chooser {
   readonly overlaps: Overlaps;
   /** Ranks that may take the request that `narrow` took last, and, after `choose`, the cost of each. */
   readonly candidates = new Candidates();
+  /** Credits for copies, for the request that `choose` took last. */
+  readonly credits = new CopyCredits();
   readonly #options: ChooserOptions;
   readonly #weights: DynamoWeights;
   readonly #blocksOf: ((rank: number) => number) | undefined;
@@ -93,26 +102,29 @@ export class Chooser {
 
   /**
    * Computes the costs of the candidates, at least one, and chooses.
-   * @param isAgreed whether the choice must be what every router with the same knowledge would choose
+   * @param kind says whether every router with the same knowledge must choose the same
    */
-  choose(weighed: WeighedRequest, isAgreed = false): Choice {
+  choose(weighed: WeighedRequest, kind: ChoiceKind = 'first'): Choice {
     this.#fillPrefill(weighed);
     const { request, weights } = weighed;
     const inputs = this.#inputsOf(weighed);
     if (weighed.costModel === 'dynamo') fillDynamoCosts(this.candidates, inputs, weights);
-    else this.#fillStator(weighed, inputs, isAgreed);
+    else this.#fillStator(weighed, inputs, kind);
     this.#applyPreferences(request);
     this.#favourHome(weighed);
-    return this.#select(request, weights.routerTemperature, inputs, isAgreed);
+    return this.#select(request, weights.routerTemperature, inputs, kind !== 'first');
   }
 
-  #fillStator({ request, weights }: WeighedRequest, inputs: CostInputs, isAgreed: boolean): void {
-    const { load, pace: speeds, workers, share, unseen, random } = this.#options;
+  #fillStator({ request, weights }: WeighedRequest, inputs: CostInputs, kind: ChoiceKind): void {
+    const { load, pace: speeds, workers, share, unseen, random, clock } = this.#options;
     const { contextTokens } = load;
     const { requestsMax } = workers;
-    const { promptTokens, expectedOutputTokens } = request;
+    const { promptTokens, expectedOutputTokens, hashes } = request;
     const facts = { contextTokens, requestsMax, expectedOutputTokens, speeds };
     fillStatorCosts(this.candidates, inputs, facts, weights);
+    if (kind === 'peer') this.credits.skip();
+    else this.credits.apply(this.candidates, hashes.sequence, inputs, clock.nowMs());
+    const isAgreed = kind !== 'first';
     if (isAgreed || share === undefined || share.routers === 1) return;
     addShareCosts(this.candidates, promptTokens, speeds.msPerToken, share);
     const { prefillTokens, count } = this.candidates;

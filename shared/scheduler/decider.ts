@@ -40,10 +40,11 @@ export class Decider {
     if (this.#load.has(request.id)) return undefined;
     const { observer, index } = this.#options;
     const startMs = observer === undefined ? 0 : this.#clock.nowMs();
-    const choice = this.#chooser.choose(weighed, look !== undefined);
+    const choice = this.#chooser.choose(weighed, look === undefined ? 'first' : 'second');
     const decision = this.#describe(weighed, choice, waitedMs);
     if (this.#log.isOn) this.#log.add(recorded(weighed, choice, waitedMs, look), this.#chooser.candidates);
     this.#book(weighed, decision);
+    this.#credit(weighed, choice);
     index?.decided?.(request.id, decision.rank, request.hashes, request.cacheTtlMs);
     if (observer !== undefined) this.#tell(observer, decision, request, matchMs, startMs);
     return decision;
@@ -75,6 +76,12 @@ export class Decider {
       },
       this.#clock.nowMs(),
     );
+  }
+
+  /** Counts the choice for the credits of copies, if the cost made it. */
+  #credit({ costModel }: WeighedRequest, { at, reason }: Choice): void {
+    const isByCost = reason === 'lowest-cost' || reason === 'tie' || reason === 'drawn';
+    if (costModel === 'stator' && isByCost) this.#chooser.credits.chose(at, this.#clock.nowMs());
   }
 
   /** Returns the explanation of what `decide` would choose now among the chooser's candidates. Books nothing. */

@@ -170,7 +170,7 @@ export class SecondLooks {
     const request = { ...weighed.request, id, promptTokens, expectedOutputTokens, hashes };
     chooser.look(request);
     if (chooser.narrow(request) !== undefined) return; // this router's own request will fail in the same way
-    const { at } = chooser.choose({ ...weighed, request }, true);
+    const { at } = chooser.choose({ ...weighed, request }, 'peer');
     const { ranks, cachedTokens } = chooser.candidates;
     const prefillTokens = uncachedTokens(promptTokens, cachedTokens[at] as number);
     this.#options.load.add({ ...entry, rank: ranks[at] as number, prefillTokens }, nowMs);

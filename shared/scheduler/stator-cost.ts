@@ -15,6 +15,7 @@ import type { RankSpeeds } from './load/rank-speeds.ts';
  * - `slot`: until one of the requests that the rank runs ends, if it runs as many as it can
  * - `compute`: prefill of the prompt tokens that the rank has not cached
  * - `later`: what later requests lose if the prompt's blocks are not where they are cached
+ * - `copy`: less than 0 on ranks that lack what others have cached, by what a copy would have spared earlier requests
  * - `decode`: decode steps of the request, which are longer the more context the rank's requests have
  * - `others`: what the context of the request adds to the decode steps of the rank's requests
  * - `share`: what keeps the choices of several routers apart
@@ -26,6 +27,7 @@ export const STATOR_TERMS = [
   'slot',
   'compute',
   'later',
+  'copy',
   'decode',
   'others',
   'share',
@@ -34,7 +36,8 @@ export const STATOR_TERMS = [
 ] as const;
 export type StatorTerms = Readonly<Record<(typeof STATOR_TERMS)[number], number>>;
 export const TERM_COUNT = STATOR_TERMS.length;
-const [WAIT, SLOT, COMPUTE, LATER, DECODE, OTHERS, SHARE, UNSEEN, HOME] = [0, 1, 2, 3, 4, 5, 6, 7, 8] as const;
+export const [COMPUTE, LATER, COPY] = [2, 3, 4] as const;
+const [WAIT, SLOT, DECODE, OTHERS, SHARE, UNSEEN, HOME] = [0, 1, 5, 6, 7, 8, 9] as const;
 
 /**
  * Weight of a token that a rank has not cached, for later requests, if every rank prefills. A token that this request
@@ -122,6 +125,7 @@ export function fillStatorCosts(
     terms[term + SLOT] = slot;
     terms[term + COMPUTE] = compute;
     terms[term + LATER] = later;
+    terms[term + COPY] = 0;
     terms[term + DECODE] = decode;
     terms[term + OTHERS] = others;
     terms[term + SHARE] = 0;
