@@ -41,6 +41,9 @@ function cases() {
   const minimax = `<minimax:tool_call><invoke name="write_file"><parameter name="body">${BODY}</parameter></invoke></minimax:tool_call>`;
   const kimi = `<|tool_calls_section_begin|><|tool_call_begin|>functions.write_file:0<|tool_call_argument_begin|>{"body": "${BODY}"}<|tool_call_end|><|tool_calls_section_end|>`;
   const harmony = `<|channel|>commentary to=functions.write_file <|constrain|>json<|message|>{"body": "${BODY}"}<|call|>`;
+  const cohere = `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "write_file", "parameters": {"body": "${BODY}"}}]<|END_ACTION|>`;
+  const hunyuan = `<tool_calls><tool_call>write_file<tool_sep><arg_key>body</arg_key><arg_value>${BODY}</arg_value></tool_call></tool_calls>`;
+  const muse = ` to=write_file<|message|><atem:invoke name="write_file"><atem:parameter name="body">${BODY}</atem:parameter></atem:invoke><|eot|>`;
   return [
     { what: 'prose', tool: 'hermes', text: WORDS },
     { what: 'prose behind reasoning', tool: 'hermes', reasoning: 'qwen3', text: `<think>hm</think>${WORDS}` },
@@ -54,6 +57,10 @@ function cases() {
     { what: 'held call', tool: 'qwen25', reasoning: 'qwen3', text: json },
     { what: 'streamed call', tool: 'deepseek_v4', reasoning: 'deepseek_v4', text: dsml },
     { what: 'streamed call', tool: 'kimi_k2', reasoning: 'kimi_k25', text: kimi },
+    { what: 'streamed call', tool: 'cohere_command4', reasoning: 'cohere_command4', text: cohere },
+    { what: 'streamed call', tool: 'hy_v3', reasoning: 'hy_v3', text: hunyuan },
+    { what: 'streamed call', tool: 'muse_glimmer', reasoning: 'muse_glimmer', text: muse },
+    { what: 'prose', tool: 'hy_v3', reasoning: 'hy_v3', text: WORDS },
     { what: 'held call', tool: 'minimax_m2', reasoning: 'minimax_m2', text: minimax },
     { what: 'held call', tool: 'harmony', reasoning: 'gpt_oss', text: harmony },
   ];

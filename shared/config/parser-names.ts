@@ -51,6 +51,7 @@ export const TOOL_CALL_PARSERS = [
   'solar_open2',
   'granite_20b_fc',
   'muse_glimmer',
+  'plamo3',
 ] as const;
 
 export type ToolCallParserName = (typeof TOOL_CALL_PARSERS)[number];
@@ -145,6 +146,7 @@ export const REASONING_PARSERS = [
   'solar_open2',
   'holo2',
   'muse_glimmer',
+  'plamo3',
 ] as const;
 
 export type ReasoningParserName = (typeof REASONING_PARSERS)[number];

@@ -167,6 +167,15 @@ export const REASONING_FORMATS: readonly ReasoningFormat[] = [
   { ...hunyuan(''), forPrompt: hunyuanOfPrompt },
   ...marked(['apertus'], { openers: ['<|inner_prefix|>'], closers: ['<|inner_suffix|>'] }, SPECIAL),
   ...marked(['solar_open2'], { openers: ['<|think:start|>'], closers: ['<|think:end|>'] }, SPECIAL),
+  ...marked(
+    ['plamo3'],
+    {
+      openers: ['<|plamo:begin_think:plamo|>'],
+      closers: ['<|plamo:end_think:plamo|>'],
+      exits: ['<|plamo:begin_tool_requests:plamo|>'],
+    },
+    SPECIAL,
+  ),
   toFormat('gpt_oss', { kind: 'harmony' }, HARMONY_MARKERS, { ...SPECIAL, promptOpeners: [HARMONY_OPENER] }),
   ...marked(
     ['gemma4'],

@@ -36,6 +36,7 @@ export { museGlimmer as muse_glimmer } from './muse-glimmer.ts';
 export { nemotronDeci as nemotron_deci } from './nemotron-deci.ts';
 export { olmo3 } from './olmo3.ts';
 export { phi4 } from './phi4.ts';
+export { plamo3 } from './plamo3.ts';
 export { pythonic } from './pythonic.ts';
 export {
   qwen3Coder as nemotron_nano,

@@ -41,7 +41,7 @@ describe('the flags for parsers', () => {
 
 /** Names under which vLLM and SGLang register parsers whose formats are built, as far as the two differ from ours. */
 const OF_ENGINES =
-  'apertus apertus2509 cohere_command3 cohere_command4 deepseek_v31 deepseek_v32 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 dots ernie45 functiongemma gemma4 gigachat3 gigachat35 glm glm45 glm47 gpt-oss granite granite-20b-fc granite4 hermes hunyuan hunyuan_a13b hy_v3 hy_v4 inkling internlm interns1 jamba kimi_k2 kimi_k3 lfm2 ling3 llama3 llama3_json llama4_json llama4_pythonic longcat mimo minicpm5 minimax-m2 minimax-m3 minimax_m2 minimax_m3 mistral muse muse_glimmer olmo3 openai phi4_mini_json poolside_v1 pythonic qwen qwen25 qwen3_coder qwen3_xml seed_oss solar_open2 spark25 step3 step3p5 trinity xlam';
+  'apertus apertus2509 cohere_command3 cohere_command4 deepseek_v31 deepseek_v32 deepseekv3 deepseekv31 deepseekv32 deepseekv4 deepseekv41 dots ernie45 functiongemma gemma4 gigachat3 gigachat35 glm glm45 glm47 gpt-oss granite granite-20b-fc granite4 hermes hunyuan hunyuan_a13b hy_v3 hy_v4 inkling internlm interns1 jamba kimi_k2 kimi_k3 lfm2 ling3 llama3 llama3_json llama4_json llama4_pythonic longcat mimo minicpm5 minimax-m2 minimax-m3 minimax_m2 minimax_m3 mistral muse muse_glimmer olmo3 openai phi4_mini_json plamo3 poolside_v1 pythonic qwen qwen25 qwen3_coder qwen3_xml seed_oss solar_open2 spark25 step3 step3p5 trinity xlam';
 
 describe('names of tool-call parsers', () => {
   it.each(OF_ENGINES.split(' '))('%s, the name of an engine, is known', (name) => {

@@ -26,7 +26,7 @@ const name = fc.stringMatching(/^[a-z][a-z0-9_]{0,9}$/).filter((text) => !['true
 const prose = fc.constantFrom('', 'Let me look. ', 'A\nB', 'I think: ');
 
 const TELLS_STRINGS = new Set(
-  'hermes qwen25 nemotron_deci llama3_json mistral phi4 jamba default deepseek_v3 deepseek_v3_1 kimi_k2 harmony inkling granite internlm longcat cohere_command4 apertus gigachat3 xlam granite_20b_fc'.split(
+  'hermes qwen25 nemotron_deci llama3_json mistral phi4 jamba default deepseek_v3 deepseek_v3_1 kimi_k2 harmony inkling granite internlm longcat cohere_command4 apertus gigachat3 xlam granite_20b_fc plamo3'.split(
     ' ',
   ),
 );

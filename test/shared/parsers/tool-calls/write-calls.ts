@@ -144,6 +144,17 @@ const muse: CallText = (calls) => {
   return each(calls, message);
 };
 
+const plamo3: CallText = (calls) => {
+  const part = (name: string, text: string): string =>
+    `<|plamo:begin_${name}:plamo|>${text}<|plamo:end_${name}:plamo|>`;
+  const request = (call: WantedCall): string =>
+    part(
+      'tool_request',
+      part('tool_name', call.name) + part('tool_arguments', `<|plamo:constrain|>json<|plamo:msg|>${json(call.args)}`),
+    );
+  return part('tool_requests', each(calls, request));
+};
+
 const cohere: CallText = (calls) => {
   const action = (call: WantedCall, index: number): string =>
     `    {"tool_call_id": "${index}", "tool_name": "${call.name}", "parameters": ${json(call.args)}}`;
@@ -192,6 +203,7 @@ export const CALL_TEXTS: Readonly<Record<string, CallText>> = {
   solar_open2: solarOpen2,
   minicpm5,
   muse_glimmer: muse,
+  plamo3,
   dots,
   xlam: (calls) => `<tool_call>${list(calls)}</tool_call>`,
   granite_20b_fc: (calls) => each(calls, (call) => `<function_call> ${object(call)}`, '\n'),
