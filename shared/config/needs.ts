@@ -1,74 +1,7 @@
+import { is, isNot, isUnmet, type Need, off, on, only, or } from './need.ts';
 import type { Process } from './row.ts';
-import { nameOf, type SettingName, TABLE, type ValuesBySetting } from './table.ts';
+import { type SettingName, TABLE } from './table.ts';
 import type { ConfigView } from './view.ts';
-
-/** One condition without which a setting has no effect. */
-interface Need {
-  /** How a user fulfils it. */
-  readonly says: string;
-  /** Settings that the condition depends on. If a process reads none of them, it counts as fulfilled. */
-  readonly reads: readonly SettingName[];
-  readonly holds: (view: ConfigView) => boolean;
-  /** Processes that the condition applies to. @default all that read the setting */
-  readonly only?: readonly Process[];
-}
-
-type Value<K extends SettingName> = NonNullable<ValuesBySetting[K]>;
-
-/** Requires that the setting has one of these values. */
-function is<const K extends SettingName>(setting: K, ...values: readonly Value<K>[]): Need {
-  return {
-    says: `${nameOf(setting)} ${values.join(' or ')}`,
-    reads: [setting],
-    holds: ({ values: all }) => values.some((value) => value === all[setting]),
-  };
-}
-
-/** Requires that the setting has any value but this one. */
-function isNot<const K extends SettingName>(setting: K, value: Value<K>): Need {
-  return {
-    says: `${nameOf(setting)} other than ${value}`,
-    reads: [setting],
-    holds: ({ values }) => values[setting] !== value,
-  };
-}
-
-/** Requires that the setting is given, or on. */
-function on(setting: SettingName): Need {
-  return {
-    says: nameOf(setting),
-    reads: [setting],
-    holds: ({ values }) => values[setting] !== undefined && values[setting] !== null && values[setting] !== false,
-  };
-}
-
-/** Requires that the switch is off, or the setting not given. */
-function off(setting: SettingName): Need {
-  const name = nameOf(setting);
-  const isSwitch = TABLE.get(setting)?.type.arity === 'switch' && name.startsWith('--');
-  return {
-    says: isSwitch ? `--no-${name.slice(2)}` : `no ${name}`,
-    reads: [setting],
-    holds: ({ values }) => values[setting] === undefined || values[setting] === null || values[setting] === false,
-  };
-}
-
-/** Requires any one of the conditions. */
-function or(...needs: readonly [Need, ...Need[]]): Need {
-  return {
-    says: needs.map(({ says }) => says).join(' or '),
-    reads: needs.flatMap(({ reads }) => reads),
-    holds: (view) => needs.some((need) => isRead(need, view) && need.holds(view)),
-  };
-}
-
-function only(processes: readonly Process[], need: Need): Need {
-  return { ...need, only: processes };
-}
-
-function isRead({ reads }: Need, { values }: ConfigView): boolean {
-  return reads.some((setting) => setting in values);
-}
 
 const KV: Need = {
   says: '--router-mode kv',
@@ -397,9 +330,4 @@ export function hasEffect(setting: SettingName, view: ConfigView): boolean {
 function isMeant(setting: SettingName, { process, values }: ConfigView): boolean {
   const row = TABLE.get(setting);
   return row !== undefined && values[setting] !== (row.defaultFor[process] ?? row.default);
-}
-
-function isUnmet(need: Need, view: ConfigView): boolean {
-  if (need.only?.includes(view.process) === false || !isRead(need, view)) return false;
-  return !need.holds(view);
 }
