@@ -19,8 +19,9 @@ interface Tokenized {
 
 /**
  * Turns a prompt into tokens. If the template refuses it, texts take the place of media from before the user's last
- * message. Clients send those again with every turn, so that one picture for a model that takes only text would fail
- * all that follow. Media in the last message are new, and still refused.
+ * message, and of those that tools returned, which follow their results in a user's message. Clients send them again
+ * with every turn, so that one picture for a model that takes only text would fail all that follow. Other media in the
+ * last message are new, and still refused.
  * @throws ServeError as `tokenizePrompt`
  */
 export async function tokenizeReadable(
@@ -43,9 +44,10 @@ export async function tokenizeReadable(
 function withoutOldMedia(request: GenerationRequest): GenerationRequest | undefined {
   const { prompt } = request;
   if (prompt.kind !== 'chat' || mediaParts(prompt) === undefined) return undefined;
-  const last = prompt.messages.findLastIndex(({ role }) => role === 'user');
-  const messages = prompt.messages.map((message, at) => (at < last ? asText(message) : message));
-  const readable = { ...prompt, messages };
+  const { messages } = prompt;
+  const last = messages.findLastIndex(({ role }) => role === 'user');
+  const isOld = last < 0 || messages[last - 1]?.role === 'tool' ? () => true : (at: number) => at < last;
+  const readable = { ...prompt, messages: messages.map((message, at) => (isOld(at) ? asText(message) : message)) };
   return mediaParts(readable) === undefined ? { ...request, prompt: readable } : undefined;
 }
 

@@ -77,6 +77,13 @@ describe('media for a model whose template knows only text', () => {
     );
     expect(formattedPrompt).toBe('user look\n[a picture was left out: this model takes text only];user go on;');
     expect(sent).not.toHaveProperty('multiModalData');
+    const tool = { role: 'tool', tool_call_id: 'c', content: 'ok' };
+    const shown = await preprocessed(
+      ask(first, tool, { role: 'user', content: [image] }),
+      model({ contextLength: 0 }),
+      reader,
+    );
+    expect(shown.formattedPrompt).toMatch(/;tool ok;user \[a picture was left out: [^;]*;$/);
     await expect(preprocessed(ask(next, first), model(), reader)).rejects.toThrow(/not a multimodal model/);
     await expect(preprocessed(ask(first, first), model(), reader)).rejects.toThrow(/not a multimodal model/);
   });
