@@ -36,7 +36,7 @@ export class SoonestFirst {
   of(first: Waiting, lane: Iterable<Waiting>): Waiting {
     const { request } = first.weighed;
     if (this.#chooser.narrow(request) !== undefined) return first; // leaves with its error
-    const leastBacklog = this.#fillBacklogs();
+    if (this.#fillBacklogs() > 0) return first; // no rank is idle: a short request leaves for one that soon will be
     let best = first;
     let bestKey = Number.NEGATIVE_INFINITY;
     let [compared, pairs] = [0, 0];
@@ -44,7 +44,7 @@ export class SoonestFirst {
       if (compared++ === COMPARED_MAX || pairs > PAIRS_MAX) break;
       pairs += waiting.found.ranks.length;
       if ((waiting.weighed.request.strictPriority ?? 0) !== (request.strictPriority ?? 0)) continue;
-      const key = waiting.key + waiting.uncachedTokens - this.#tokensAhead(waiting, leastBacklog);
+      const key = waiting.key + waiting.uncachedTokens - this.#tokensAhead(waiting);
       if (key < bestKey || (key === bestKey && waiting.order > best.order)) continue;
       best = waiting;
       bestKey = key;
@@ -68,12 +68,12 @@ export class SoonestFirst {
     return least;
   }
 
-  /** Returns the tokens that are computed before the request's first token, on the best rank for it. */
-  #tokensAhead({ found: { ranks, blocks }, weighed }: Waiting, leastBacklog: number): number {
+  /** Returns the tokens that are computed before the request's first token, on the best rank for it, if one is idle. */
+  #tokensAhead({ found: { ranks, blocks }, weighed }: Waiting): number {
     const { blockSizeTokens, config } = this.#options;
     const { hostCacheHitWeight, diskCacheHitWeight } = config;
     const { promptTokens } = weighed.request;
-    let tokens = leastBacklog + promptTokens;
+    let tokens = promptTokens; // on an idle rank
     for (let at = 0; at < ranks.length; at++) {
       const backlog = this.#backlogs[ranks[at] as number] ?? NEVER;
       if (backlog >= tokens) continue;

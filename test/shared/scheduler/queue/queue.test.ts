@@ -554,6 +554,21 @@ policy_classes:
     expect(other.decision).toBeUndefined();
   });
 
+  it('keeps the request with the least to compute first while no worker is idle', async () => {
+    const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
+    const onA = promptTokens(16_000, 5);
+    pool.store('a', onA);
+    pool.submit('r1', promptTokens(60_000, 1), { pinned: { workerId: 'a' } });
+    pool.submit('r2', promptTokens(20_000, 2), { pinned: { workerId: 'b' } });
+    const cached = pool.submit('cached', Uint32Array.from([...onA, ...promptTokens(2400, 7)]));
+    const long = pool.submit('long', promptTokens(8000, 8));
+    await pool.clock.advance(19_500 * 0.0207); // 500 tokens of r2 are left: a tenth of the long one is more
+    const leaving = pool.submit('leaving', promptTokens(16, 9), { pinned: { workerId: 'a' } });
+    leaving.ticket.cancel();
+    pool.scheduler.free('leaving');
+    expect([cached, long].map(({ decision }) => decision)).toEqual([undefined, undefined]);
+  });
+
   it('keeps a higher tier first, whatever is cached where', () => {
     const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
     const onB = promptTokens(16_000, 6);
