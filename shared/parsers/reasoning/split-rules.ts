@@ -21,7 +21,7 @@ export interface ReasoningRequest {
 }
 
 /** Mode of splitting. `strip-opener`: everything except a leading opener is content. */
-export type SplitMode = 'split' | 'skip' | 'strip-opener';
+type SplitMode = 'split' | 'skip' | 'strip-opener';
 /** Decides the mode by the format's own conditions. */
 export type SplitRule = (request: ReasoningRequest) => SplitMode;
 

@@ -49,7 +49,7 @@ export interface NamedCall {
 }
 
 /** Converts the text of a value that is not only a string to JSON. */
-export type ConvertValue = (text: string, schema: ParameterSchema | undefined) => string;
+type ConvertValue = (text: string, schema: ParameterSchema | undefined) => string;
 
 /** Reads a key and the tag that opens its value. */
 export function* readKey(tags: PairTags, source: TextSource): Parsing<string | undefined> {
