@@ -63,6 +63,18 @@ export const ROUTES: readonly Difference[] = [
     rewrite: (expected, row) => serveVideoPath(expected, row),
   },
   {
+    why: 'needless slashes in a path make no difference, so that the body is looked at',
+    applies: ({ request, status }) => request.path === '//v1/chat/completions' && status === 404,
+    rewrite: (expected, row) =>
+      refuseWith(expected, row, {
+        status: 400,
+        message: 'missing field `messages`',
+        told: textWith('missing field `messages`'),
+        code: 'missing_required_parameter',
+        param: 'messages',
+      }),
+  },
+  {
     why: 'conversations are compacted, and the request must name a model, because several models chat here',
     applies: ({ request, status }) =>
       request.path === '/v1/responses/compact' && request.method === 'POST' && status === 404,
