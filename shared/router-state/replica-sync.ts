@@ -27,6 +27,20 @@ export type ActiveSequenceChange =
       /** Whether the router will decide the request again, and may free it for another worker. @default false */
       readonly isProvisional?: boolean;
     }
+  | {
+      /** The request waits in the queue of its router, until it is added or freed. The rank only names its pool. */
+      readonly kind: 'waits';
+      readonly sequenceHashes: Uint32Array;
+      /** Prompt tokens left to compute at the best rank. */
+      readonly uncachedTokens: number;
+      /** Milliseconds since its arrival. */
+      readonly waitedMs: number;
+      readonly expectedOutputTokens: number | undefined;
+      /** Seconds ahead of its arrival. @default 0 */
+      readonly priorityJump: number | undefined;
+      /** Tier in the queue. @default 0 */
+      readonly strictPriority: number | undefined;
+    }
   | { readonly kind: 'prefill_done' }
   | { readonly kind: 'freed' };
 
@@ -84,6 +98,7 @@ const read = new RecordReader((what) => new MalformedEvent(what));
 function encodeChange(change: ActiveSequenceChange, form: SequenceForm): unknown {
   if (change.kind === 'freed') return 'Free';
   if (change.kind === 'prefill_done') return 'MarkPrefillCompleted';
+  if (change.kind === 'waits') return encodeWaits(change);
   const { sequenceHashes, prefillTokens, expectedPrefillMs, expectedOutputTokens } = change;
   const hashes = form === 'dynamo' ? numbersOf : bytesOf;
   return {
@@ -100,6 +115,34 @@ function encodeChange(change: ActiveSequenceChange, form: SequenceForm): unknown
               expected_prefill_duration: expectedPrefillMs === undefined ? null : durationOf(expectedPrefillMs),
             },
     },
+  };
+}
+
+/** Encodes a place in the queue. Routers of older releases do not know it, and leave the event out. */
+function encodeWaits(change: Extract<ActiveSequenceChange, { kind: 'waits' }>): unknown {
+  const { sequenceHashes, uncachedTokens, waitedMs, expectedOutputTokens, priorityJump, strictPriority } = change;
+  return {
+    Waits: {
+      token_sequence: bytesOf(sequenceHashes),
+      uncached_tokens: uncachedTokens,
+      waited_ms: Math.round(waitedMs),
+      expected_output_tokens: expectedOutputTokens ?? null,
+      priority_jump_ms: priorityJump === undefined ? null : Math.round(Math.max(0, priorityJump) * MS_PER_SECOND),
+      strict_priority: strictPriority ?? null,
+    },
+  };
+}
+
+function decodeWaits(waits: UnknownRecord): ActiveSequenceChange {
+  const jumpMs = optionalCount(waits, 'priority_jump_ms');
+  return {
+    kind: 'waits',
+    sequenceHashes: hashesOf(waits.token_sequence),
+    uncachedTokens: read.wholeNumber(waits.uncached_tokens, 'uncached_tokens'),
+    waitedMs: read.wholeNumber(waits.waited_ms, 'waited_ms'),
+    expectedOutputTokens: optionalCount(waits, 'expected_output_tokens'),
+    priorityJump: jumpMs === undefined ? undefined : jumpMs / MS_PER_SECOND,
+    strictPriority: optionalCount(waits, 'strict_priority'),
   };
 }
 
@@ -120,7 +163,9 @@ function decodeEvent(record: unknown): ActiveSequenceEvent {
 function decodeChange(data: unknown): ActiveSequenceChange {
   if (data === 'Free') return { kind: 'freed' };
   if (data === 'MarkPrefillCompleted') return { kind: 'prefill_done' };
-  const added = read.record(read.record(data, 'data').AddRequest, 'AddRequest');
+  const { Waits: waits, AddRequest: booked } = read.record(data, 'data');
+  if (waits !== undefined) return decodeWaits(read.record(waits, 'Waits'));
+  const added = read.record(booked, 'AddRequest');
   const { track_prefill_tokens: tracks, token_sequence: sequence } = added;
   const hint = read.record(added.prefill_load_hint ?? {}, 'prefill_load_hint');
   const { expected_prefill_duration: duration } = hint;
@@ -211,7 +256,9 @@ export class ReplicaSync {
    * routers, and one request is booked at several workers.
    */
   readonly #peerRequests = new Map<string, ActiveSequenceEvent>();
-  /** Number of them by router; a router leaves with its last one. */
+  /** Places in queues by router and request, each as the event that ends it. */
+  readonly #peerPlaces = new Map<string, ActiveSequenceEvent>();
+  /** Number of bookings by router; a router leaves with its last one. */
   readonly #counts = new Map<string, number>();
   #batch: unknown[] = [];
   #timer: Timer | undefined;
@@ -269,6 +316,11 @@ export class ReplicaSync {
       this.#drop(booking, event.routerId);
       this.#options.apply({ ...event, change: { kind: 'freed' } });
     }
+    for (const [place, event] of this.#peerPlaces) {
+      if (routerId !== undefined && event.routerId !== routerId) continue;
+      this.#peerPlaces.delete(place);
+      this.#options.apply(event);
+    }
   }
 
   /** Returns the number of open bookings of each other router that has some. */
@@ -298,6 +350,7 @@ export class ReplicaSync {
   #remember(event: ActiveSequenceEvent): void {
     const { peerRequestsMax = PEER_REQUESTS_MAX, onFull } = this.#options;
     const booking = bookingOf(event);
+    this.#rememberPlace(event);
     if (event.change.kind === 'freed') this.#drop(booking, event.routerId);
     else if (event.change.kind === 'added') {
       if (this.#peerRequests.size >= peerRequestsMax && !this.#peerRequests.has(booking)) onFull?.();
@@ -306,6 +359,17 @@ export class ReplicaSync {
         this.#peerRequests.set(booking, { ...event, change: { kind: 'freed' } }); // without the hashes
       }
     }
+  }
+
+  #rememberPlace(event: ActiveSequenceEvent): void {
+    const { peerRequestsMax = PEER_REQUESTS_MAX, onFull } = this.#options;
+    const { routerId, requestId, change } = event;
+    const waits = change.kind === 'waits';
+    if (!waits && this.#peerPlaces.size === 0) return;
+    const place = `${routerId}/${requestId}`; // without the worker, which only names the pool
+    if (!waits) this.#peerPlaces.delete(place);
+    else if (this.#peerPlaces.size >= peerRequestsMax) onFull?.();
+    else this.#peerPlaces.set(place, { ...event, change: { kind: 'freed' } });
   }
 
   #drop(booking: string, routerId: string): void {
@@ -337,7 +401,7 @@ const NO_HASHES = new Uint32Array(0);
 
 /** Books the requests of other routers with the scheduler of the same worker set. */
 export function replicaBookings(
-  scheduler: Pick<Scheduler, 'book' | 'prefillDone' | 'free'>,
+  scheduler: Pick<Scheduler, 'book' | 'heardWaiting' | 'prefillDone' | 'free'>,
   blockSizeTokens: number,
 ): (event: ActiveSequenceEvent) => void {
   return ({ requestId, routerId, workerId, dpRank, change }) => {
@@ -356,6 +420,11 @@ export function replicaBookings(
           expectedOutputTokens,
           prefillMs: expectedPrefillMs,
         });
+        return;
+      }
+      case 'waits': {
+        const promptTokens = (change.sequenceHashes.length >> 1) * blockSizeTokens;
+        scheduler.heardWaiting({ ...change, id, requestId, promptTokens });
         return;
       }
       case 'prefill_done':

@@ -16,7 +16,7 @@ import {
   replicaBookings,
   UnattributedLoad,
 } from '../router-state/index.ts';
-import type { Decision, KvPool, PeerTeller, SchedulingRequest } from '../scheduler/index.ts';
+import type { Decision, KvPool, PeerTeller, QueuePlace, SchedulingRequest } from '../scheduler/index.ts';
 import type { RouterMetrics } from '../telemetry/index.ts';
 import { eventScopeOf, type FeedScope, scopeName, TopicFollower } from '../worker-events/index.ts';
 import type { RoutingDeps } from './feeds.ts';
@@ -109,6 +109,8 @@ interface ReplicaDeps extends Pick<RoutingDeps, 'clock' | 'discovery' | 'logger'
   pools(): readonly KvPool[];
 }
 
+type ToldRequest = Pick<Decision, 'requestId' | 'workerId' | 'dpRank'>;
+
 const NO_BOOKINGS: ReadonlyMap<string, number> = new Map();
 const RETRY_MS = 1000;
 const OPEN_MS_MAX = 15_000;
@@ -175,8 +177,19 @@ export class Replicas implements PeerTeller {
     this.#places.get(decision.workerId)?.tell(pool, decision, { kind: 'prefill_done' });
   }
 
-  ended(pool: WorkerPool, decision: Decision): void {
+  ended(pool: WorkerPool, decision: ToldRequest): void {
     this.#places.get(decision.workerId)?.tell(pool, decision, { kind: 'freed' });
+  }
+
+  waits(pool: WorkerPool, place: QueuePlace, request: SchedulingRequest): void {
+    const { uncachedTokens, waitedMs } = place;
+    const { expectedOutputTokens, priorityJump, strictPriority } = request;
+    const sequenceHashes = request.hashes.sequence;
+    const wishes = { expectedOutputTokens, priorityJump, strictPriority };
+    this.#places.get(place.workerId)?.tell(pool, place, {
+      kind: 'waits',
+      ...{ sequenceHashes, uncachedTokens, waitedMs, ...wishes },
+    });
   }
 
   /** Returns the other routers, each with its requests at the workers. */
@@ -266,7 +279,7 @@ class ComponentLink {
     return this.#sync?.lagMs;
   }
 
-  tell(pool: WorkerPool, { requestId, workerId, dpRank }: Decision, change: ActiveSequenceChange): void {
+  tell(pool: WorkerPool, { requestId, workerId, dpRank }: ToldRequest, change: ActiveSequenceChange): void {
     // Dynamo's routers know only adapters by a name.
     const loraName = this.isDynamo && pool.base === undefined ? undefined : pool.model;
     this.#sync?.tell({ requestId, workerId, dpRank, loraName, change });
@@ -377,6 +390,7 @@ class ComponentLink {
     const found = pools.find(({ pool }) => pool.model === event.loraName) ?? pools[0];
     if (found === undefined) return;
     replicaBookings(found.scheduler, found.pool.blockSizeTokens)(event);
+    found.rearm();
     if (event.change.kind === 'added') this.#loads.booked(found.pool, event.workerId, event.dpRank);
   }
 }

@@ -11,7 +11,7 @@ import {
   type WorkerPool,
 } from '../router/index.ts';
 import type { Candidates } from './cost.ts';
-import type { WorkerFilter, WorkerPin } from './types.ts';
+import type { SchedulingRequest, WorkerFilter, WorkerPin } from './types.ts';
 import type { WorkerSet } from './worker-set.ts';
 
 type FilteredWorker = Pick<RoutableWorker, 'id' | 'dataParallelStartRank' | 'dataParallelSize' | 'taints'>;
@@ -256,4 +256,11 @@ export class Inhibition {
     const inhibited = workers.filter(({ id }) => this.has(id)).map(({ id }) => id);
     return new Set([...inhibited, ...(more ?? [])]);
   }
+}
+
+/** Whether every router would find the same rank for the request: only its prompt says where it may go. */
+export function isPlain(request: SchedulingRequest): boolean {
+  const { activeHashes, override, pinned, preferredWorker, constraints, allowedWorkers, home, sharedRanges } = request;
+  const others = [activeHashes, override, pinned, preferredWorker, constraints, allowedWorkers, home, sharedRanges];
+  return others.every((each) => each === undefined) && (request.excludedWorkers?.size ?? 0) === 0;
 }

@@ -52,6 +52,7 @@ export type {
   Decision,
   PotentialLoad,
   PrefillDurationModel,
+  QueuePlace,
   RankLoad,
   RankWeight,
   SchedulingOutcome,

@@ -22,7 +22,7 @@ import { type PolicyConfig, profileFor } from './queue/policy-config.ts';
 import { Scheduler } from './scheduler.ts';
 import { hashedPrompt, SessionAffinity, type SessionAffinityOptions, schedulingRequest } from './scheduling-request.ts';
 import type { TrackingHash } from './tracking-hash.ts';
-import type { Decision, KvRouterObserver, PrefillDurationModel, SchedulingRequest } from './types.ts';
+import type { Decision, KvRouterObserver, PrefillDurationModel, QueuePlace, SchedulingRequest } from './types.ts';
 
 export interface KvRouterOptions {
   readonly config: KvRouterConfig;
@@ -61,8 +61,10 @@ export interface PeerTeller {
   /** Hears that the first token of a request came. At most once, before `ended`. */
   prefillDone(pool: WorkerPool, decision: Decision): void;
   /** Hears that a request left its worker, or goes to another one. Once for each call of `booked`. */
-  ended(pool: WorkerPool, decision: Decision): void;
-  /** Whether all other routers understand decisions that are made again. */
+  ended(pool: WorkerPool, decision: Pick<Decision, 'requestId' | 'workerId' | 'dpRank'>): void;
+  /** Hears that a request waits in the queue, until `booked` or, if it leaves without a worker, `ended`. */
+  waits(pool: WorkerPool, place: QueuePlace, request: SchedulingRequest): void;
+  /** Whether all other routers understand decisions that are made again, and places in the queue. */
   readonly decidesTwice: boolean;
 }
 
@@ -75,6 +77,8 @@ export interface KvPool<Worker extends RoutableWorker = RoutableWorker> {
   readonly ranks: RankTable;
   readonly index: PrefixIndex | undefined;
   readonly scheduler: Scheduler;
+  /** Call it after a change that another router told to the scheduler: the queue may open at another time. */
+  rearm(): void;
 }
 
 /** A pool with the state that only the router uses. */
@@ -159,6 +163,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
             telling.booked(decision);
             this.#arm(pool);
           },
+          waits: (place: QueuePlace) => telling.waits(place),
           withdrawn: () => telling.withdrawn(),
         }),
         decided: (decision) => {
@@ -168,6 +173,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
         },
         rejected: (error) => {
           leave();
+          telling.left();
           reject(error);
         },
       });
@@ -177,6 +183,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       const end = (reason: unknown): void => {
         leave();
         ticket.cancel();
+        telling.left();
         this.#arm(pool);
         reject(reason);
       };
@@ -278,7 +285,7 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
     const affinity = sessionAffinity && new SessionAffinity(sessionAffinity, clock);
     const recheck = clock.every(scheduler.recheckMs, () => scheduler.tick());
     const members = new PoolMembers<Worker>();
-    return {
+    const live: LivePool<Worker> = {
       pool,
       members,
       get workers() {
@@ -290,7 +297,9 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
       affinity,
       recheck,
       next: undefined,
+      rearm: () => this.#arm(live),
     };
+    return live;
   }
 
   #ask(request: RouteRequest, { pool, affinity, members }: LivePool<Worker>, member: PoolMember<Worker>) {
@@ -335,13 +344,15 @@ export class KvRouter<Worker extends RoutableWorker = RoutableWorker> implements
   }
 }
 
-/** Tells other routers about the decisions for one request. */
+/** Tells other routers about one request: its place in the queue, and the decisions for it. */
 class BookingTeller {
   readonly #peers: PeerTeller | undefined;
   readonly #pool: WorkerPool;
   readonly #request: SchedulingRequest;
   /** Decision that the others know. */
   #told: Decision | undefined;
+  /** Place in the queue that the others know. */
+  #place: QueuePlace | undefined;
 
   constructor(peers: PeerTeller | undefined, pool: WorkerPool, request: SchedulingRequest) {
     this.#peers = peers;
@@ -349,8 +360,20 @@ class BookingTeller {
     this.#request = request;
   }
 
+  waits(place: QueuePlace): void {
+    this.#place = place;
+    this.#peers?.waits(this.#pool, place, this.#request);
+  }
+
+  /** Tells that the request has left without a worker, if it had a place. */
+  left(): void {
+    if (this.#place !== undefined) this.#peers?.ended(this.#pool, this.#place);
+    this.#place = undefined;
+  }
+
   booked(decision: Decision): void {
     this.#told = decision;
+    this.#place = undefined;
     this.#peers?.booked(this.#pool, decision, this.#request, true);
   }
 
@@ -360,6 +383,7 @@ class BookingTeller {
   }
 
   decided(decision: Decision): void {
+    this.#place = undefined;
     if (this.#told === undefined) this.#peers?.booked(this.#pool, decision, this.#request, false);
   }
 }

@@ -18,6 +18,7 @@ import { type HeldRequest, SecondLooks } from './second-looks.ts';
 import type {
   Booking,
   Decision,
+  PeerPlace,
   PotentialLoad,
   PrefillDurationModel,
   RankLoad,
@@ -97,7 +98,7 @@ export class Scheduler {
     this.#chooser = new Chooser(choosing);
     const { prefillDuration, observer, explainedMax = 1000, policies = singleClass(config) } = options;
     this.#decider = new Decider({ ...choosing, chooser: this.#chooser, prefillDuration, observer, explainedMax });
-    this.#queue = new RequestQueue({ ...choosing, chooser: this.#chooser, policies, observer });
+    this.#queue = new RequestQueue({ ...choosing, chooser: this.#chooser, policies, observer, lagMs });
     this.#looks = new SecondLooks(choosing, this.#chooser, lagMs);
     const hasQueue = config.queueThreshold !== undefined;
     this.recheckMs = prefillDuration !== undefined && hasQueue ? DECAY_RECHECK_MS : RECHECK_MS;
@@ -144,13 +145,14 @@ export class Scheduler {
     const matchMs = observer === undefined ? 0 : clock.nowMs() - startMs;
     const failure = this.#chooser.narrow(request);
     if (failure !== undefined) return this.#reject(outcome, failure);
-    if (!this.#queue.mustWait(weighed)) {
+    if (!this.#queue.mustWait(weighed, outcome)) {
       this.#dispatch(weighed, outcome, 0, matchMs);
       return this.#looks.isHeld(outcome) ? this.#heldTicketOf(outcome) : DONE;
     }
     const waiting = this.#queue.enter(weighed, outcome, startMs);
     if ('kind' in waiting) return this.#reject(outcome, waiting);
     this.#drain(); // it may be more urgent than the first that waits
+    if (waiting.heapAt !== -1) this.#queue.tellPeers(waiting);
     return new QueueTicket(this.#queue, waiting, this.#heldTicketOf(outcome), () => this.#drain());
   }
 
@@ -193,7 +195,8 @@ export class Scheduler {
     const nowMs = this.#options.clock.nowMs();
     const span = outputTokens > 0 ? this.#load.decodeSpanOf(requestId, nowMs) : undefined;
     if (span !== undefined) this.#pace.learnEnd(span, outputTokens);
-    if (!this.#load.free(requestId, nowMs)) return;
+    const wasExpected = this.#queue.peers.remove(requestId, nowMs);
+    if (!this.#load.free(requestId, nowMs) && !wasExpected) return;
     this.#options.index?.freed?.(requestId);
     this.#drain();
   }
@@ -204,14 +207,15 @@ export class Scheduler {
    */
   book(booking: Booking): boolean {
     const { config, ranks, clock } = this.#options;
+    const nowMs = clock.nowMs();
     const rank = ranks.find(booking.workerId, booking.dpRank);
+    this.#queue.peers.booked(booking.requestId, rank, nowMs);
     if (rank === undefined || this.#workers.ofRank(rank) === undefined) return false;
     const { requestId: id, promptTokens, uncachedTokens, prefillMs, expectedOutputTokens, hashes } = booking;
     const prefillTokens = config.trackPrefillTokens ? uncachedTokens : 0;
     const counted = config.trackActiveBlocks ? hashes?.sequence : undefined;
     const tokens = { promptTokens, prefillTokens, prefillMs, expectedOutputTokens };
     const entry = { id, rank, ...tokens, hashes: counted, isReusing: config.assumeKvReuse };
-    const nowMs = clock.nowMs();
     if (!this.#load.add(entry, nowMs)) return false;
     const { provisionalId } = booking;
     if (provisionalId !== undefined && hashes !== undefined) {
@@ -219,6 +223,11 @@ export class Scheduler {
     }
     this.#unseen.booked(uncachedTokens, nowMs, rank);
     return true;
+  }
+
+  /** Records that a request waits at another router, until `book` or `free`. */
+  heardWaiting(place: PeerPlace): void {
+    this.#queue.peers.add(place, this.#options.clock.nowMs());
   }
 
   /** Returns the load of the booked requests on a rank; undefined if the rank is unknown. */
@@ -242,6 +251,7 @@ export class Scheduler {
   tick(): void {
     const nowMs = this.#options.clock.nowMs();
     this.#expire(nowMs);
+    this.#queue.peers.expire(nowMs);
     for (const { outcome } of this.#queue.leaveOverdue(nowMs)) this.#reject(outcome, { kind: 'DeadlineExceeded' });
     this.#lookAgain(nowMs);
     this.#drain();

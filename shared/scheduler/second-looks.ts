@@ -1,8 +1,9 @@
 import { keyOfText, type RendezvousKey } from '../router/index.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from './chooser.ts';
 import { uncachedTokens } from './cost.ts';
+import { isPlain } from './eligibility.ts';
 import type { LoadEntry } from './load/active-load.ts';
-import type { Decision, SchedulingOutcome, SchedulingRequest } from './types.ts';
+import type { Decision, SchedulingOutcome } from './types.ts';
 
 /** A request that is booked, and whose decision the router will make again. */
 export interface HeldRequest {
@@ -213,11 +214,4 @@ function byLength(
   { hashes: b, key: [bLow, bHigh] }: OpenBooking,
 ): number {
   return b.length - a.length || aLow - bLow || aHigh - bHigh;
-}
-
-/** Whether every router would find the same rank for the request: only its prompt says where it may go. */
-function isPlain(request: SchedulingRequest): boolean {
-  const { activeHashes, override, pinned, preferredWorker, constraints, allowedWorkers, home, sharedRanges } = request;
-  const others = [activeHashes, override, pinned, preferredWorker, constraints, allowedWorkers, home, sharedRanges];
-  return others.every((each) => each === undefined) && (request.excludedWorkers?.size ?? 0) === 0;
 }

@@ -116,6 +116,11 @@ export interface SchedulingOutcome {
    * instant. The request is booked, but must not be sent yet. @default the scheduler decides only once
    */
   booked?(decision: Decision): void;
+  /**
+   * Takes the place of a request that waits, so that other routers can take their turns. It waits until the next call,
+   * or until the caller cancels. @default with as many routers as ranks, no request waits
+   */
+  waits?(place: QueuePlace): void;
   /** Takes the end of such a booking: the request goes elsewhere, or leaves. */
   withdrawn?(decision: Decision): void;
   /** Takes the decision. The request is booked at the worker: call `free` when it ends. */
@@ -163,6 +168,28 @@ export interface Booking extends RankId {
   readonly expectedOutputTokens?: number | undefined;
   /** Predicted length of its prefill. */
   readonly prefillMs?: number | undefined;
+}
+
+/** Place of a request in the queue of a router. Its rank is any of its pool, and only names the pool. */
+export interface QueuePlace extends RankId {
+  readonly requestId: string;
+  /** Prompt tokens left to compute at the best rank. */
+  readonly uncachedTokens: number;
+  /** Milliseconds since its arrival. */
+  readonly waitedMs: number;
+}
+
+/** Place of a request in the queue of another router. */
+export interface PeerPlace extends Omit<QueuePlace, keyof RankId> {
+  /** Id of the booking that its router will make. */
+  readonly id: string;
+  readonly promptTokens: number;
+  /** Pairs of sequence hashes of the prompt's complete blocks. */
+  readonly sequenceHashes: Uint32Array;
+  readonly expectedOutputTokens?: number | undefined;
+  /** As in `SchedulingRequest`. */
+  readonly priorityJump?: number | undefined;
+  readonly strictPriority?: number | undefined;
 }
 
 /** Present load of a rank. */

@@ -171,11 +171,16 @@ export class KvRouters implements RouterBench {
     this.#provisionalRank.delete(request.id);
   }
 
-  /** Tells the other routers about decisions that the router will make again. */
-  #provisional(request: SimulatedRequest): Pick<SchedulingOutcome, 'booked' | 'withdrawn'> {
+  /** Tells the other routers about waiting requests, and about decisions that the router will make again. */
+  #provisional(request: SimulatedRequest): Pick<SchedulingOutcome, 'booked' | 'waits' | 'withdrawn'> {
     if (this.count === 1 || this.#replicaSyncDelayMs === undefined) return {};
-    const { id, router } = request;
+    const { id, router, names, promptLength: promptTokens } = request;
     return {
+      waits: (place) => {
+        const { sequence: sequenceHashes } = names.prompt;
+        const facts = { id, promptTokens, sequenceHashes, ...this.#pool.hintsOf(request.index) };
+        this.#tellOthers(router, (scheduler) => scheduler.heardWaiting({ ...place, ...facts }));
+      },
       booked: (decision) => {
         this.#provisionalRank.set(id, decision.rank);
         this.#tellBooked(request, decision, id);
@@ -204,7 +209,9 @@ export class KvRouters implements RouterBench {
     };
     this.#pool.after(this.#replicaSyncDelayMs, () => {
       this.#schedulers.forEach((scheduler, other) => {
-        if (other !== router) scheduler.book(booking);
+        if (other === router) return;
+        scheduler.book(booking);
+        this.#armTick(other);
       });
     });
   }

@@ -215,7 +215,7 @@ export class SelectionPool {
   #applyPeer({ requestId, workerId, dpRank, change }: ActiveSequenceEvent): void {
     if (change.kind === 'freed') this.scheduler.free(requestId);
     else if (change.kind === 'prefill_done') this.scheduler.prefillDone(requestId);
-    else {
+    else if (change.kind === 'added') {
       const { sequenceHashes: sequence, prefillTokens = 0, expectedOutputTokens } = change;
       this.scheduler.book({
         requestId,

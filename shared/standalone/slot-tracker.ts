@@ -181,7 +181,7 @@ class SlotPool implements Pool {
     const rank = this.#ranks.find(workerId, dpRank);
     if (change.kind === 'freed') this.#load.free(requestId, this.#clock.nowMs());
     else if (change.kind === 'prefill_done') this.#load.prefillDone(requestId, this.#clock.nowMs());
-    else if (rank !== undefined && this.#load.size < REQUESTS_MAX) {
+    else if (change.kind === 'added' && rank !== undefined && this.#load.size < REQUESTS_MAX) {
       this.#book(requestId, rank, change.sequenceHashes ?? new Uint32Array(0), change.prefillTokens ?? 0);
     }
   }

@@ -3,9 +3,11 @@ import { assertNever } from '../../errors/index.ts';
 import type { RoutingFailure } from '../../router/index.ts';
 import type { Chooser, ChooserOptions, WeighedRequest } from '../chooser.ts';
 import { SHORT_BACKLOG_TOKENS, uncachedTokens } from '../cost.ts';
+import { isPlain } from '../eligibility.ts';
 import type { QueuePolicy } from '../kv-config.ts';
 import type { SchedulerObserver, SchedulingOutcome, SchedulingRequest } from '../types.ts';
 import type { ClassQueue, HeadOf, Waiting } from './class-queue.ts';
+import { PeerLine, type Urgent } from './peer-line.ts';
 import { canWait, isFull, type PolicyProfile } from './policy-config.ts';
 import { PolicyQueue } from './policy-queue.ts';
 import { SoonestFirst } from './soonest-first.ts';
@@ -13,6 +15,8 @@ import { SoonestFirst } from './soonest-first.ts';
 export interface RequestQueueOptions extends ChooserOptions {
   readonly chooser: Chooser;
   readonly policies: PolicyProfile;
+  /** Returns the milliseconds from a booking until other routers hear of it. */
+  readonly lagMs: () => number;
   readonly observer: SchedulerObserver | undefined;
 }
 
@@ -45,6 +49,8 @@ const INVALID = Number.NEGATIVE_INFINITY;
  * its first token. Bounds and an order that someone set apply to both.
  */
 export class RequestQueue {
+  /** Requests that wait at other routers. */
+  readonly peers: PeerLine;
   readonly #options: RequestQueueOptions;
   readonly #chooser: Chooser;
   readonly #lines: PolicyQueue;
@@ -68,6 +74,7 @@ export class RequestQueue {
     this.#isStator = config.costModel === 'stator';
     this.#startMs = clock.nowMs();
     this.#aging = STATOR_AGING / options.pace.msPerToken;
+    this.peers = new PeerLine({ ...options, urgencyOf: (waiting) => this.#urgencyOf(waiting) });
   }
 
   get requests(): number {
@@ -79,13 +86,16 @@ export class RequestQueue {
   }
 
   /**
-   * Whether the request last narrowed by the chooser must wait: no rank has room, or others of its class already wait.
+   * Whether the request last narrowed by the chooser must wait: no rank has room, or others of its class already wait,
+   * here or at another router.
    */
-  mustWait({ request }: WeighedRequest): boolean {
+  mustWait(weighed: WeighedRequest, outcome: SchedulingOutcome): boolean {
+    const { request } = weighed;
     const line = this.#lineFor(request);
     if (!canWait(line.policyClass)) return false;
-    if (this.#isCrowded(line)) return false;
-    if (line.hasLineFor(request)) return true;
+    const isShared = this.#isShared({ line, weighed, outcome });
+    if (!isShared && this.#isCrowded(line)) return false;
+    if (line.hasLineFor(request) || (isShared && !this.peers.isEmpty)) return true;
     return !this.#hasRoom(line, uncachedTokens(request.promptTokens, this.#chooser.bestCachedTokens()));
   }
 
@@ -185,6 +195,7 @@ export class RequestQueue {
   nextOpeningMs(): number | undefined {
     if (this.#lines.requests === 0) return undefined;
     let nextMs = this.#isStator ? this.#nextIdleMs() : this.#nextDecayMs();
+    nextMs = Math.min(nextMs, this.peers.nextMs);
     if (this.#deadlines > 0) {
       for (const { weighed } of this.#lines.entries()) nextMs = Math.min(nextMs, weighed.request.deadlineMs ?? nextMs);
     }
@@ -232,18 +243,41 @@ export class RequestQueue {
   /** Whether the request can leave. So can one that no worker can take any more: it leaves with its error. */
   readonly #canGo = (waiting: Waiting): boolean => {
     if (isOverdue(waiting, this.#options.clock.nowMs())) return true;
-    return (
-      this.#chooser.narrow(waiting.weighed.request) !== undefined ||
-      this.#isCrowded(waiting.line) ||
-      this.#hasRoom(waiting.line, waiting.costTokens)
-    );
+    const { line, costTokens, weighed } = waiting;
+    if (this.#chooser.narrow(weighed.request) !== undefined) return true;
+    const isShared = this.#isShared(waiting);
+    if (!isShared && this.#isCrowded(line)) return true;
+    if (isShared && !this.peers.isEmpty) {
+      if (!this.peers.sendBefore(waiting, (others) => this.#hasRoom(line, others))) return false;
+      if (this.#chooser.narrow(weighed.request) !== undefined) return true;
+    }
+    return this.#hasRoom(line, costTokens);
   };
 
-  readonly #headOf: HeadOf = (top, lane) => (this.#ages(top.line) ? this.#soonest.of(top, lane) : top);
+  /** While requests wait at several routers, these can only agree on an order that does not depend on the ranks. */
+  readonly #headOf: HeadOf = (top, lane) =>
+    this.#ages(top.line) && this.peers.isEmpty ? this.#soonest.of(top, lane) : top;
+
+  /** Whether the request takes its turn in one line with those of other routers. */
+  #isShared({ line, outcome, weighed }: Pick<Waiting, 'line' | 'outcome' | 'weighed'>): boolean {
+    if (outcome.waits === undefined || line.policyClass.hasOwnBounds || !this.#ages(line)) return false;
+    return isPlain(weighed.request);
+  }
+
+  /** Calls `waits` for a request that takes its turn in one line with those of other routers. */
+  tellPeers(waiting: Waiting): void {
+    const { outcome, weighed, uncachedTokens: left, arrivedMs } = waiting;
+    const { workers, ranks, clock } = this.#options;
+    const [rank] = workers.allRanks;
+    if (rank === undefined || !this.#isShared(waiting)) return;
+    const names = { workerId: ranks.workerIdOf(rank) ?? '', dpRank: ranks.dpRankOf(rank) };
+    const { id: requestId } = weighed.request;
+    outcome.waits?.({ ...names, requestId, uncachedTokens: left, waitedMs: clock.nowMs() - arrivedMs });
+  }
 
   /**
-   * Whether there are as many routers as ranks or more, and the class has no bounds of its own. Then requests that wait
-   * in each router would all leave for the first rank with room.
+   * Whether there are as many routers as ranks or more, and the class has no bounds of its own. Then requests that are
+   * not in the shared line, and wait in each router, would all leave for the first rank with room.
    */
   #isCrowded({ policyClass }: ClassQueue): boolean {
     const { share } = this.#options;
@@ -265,7 +299,7 @@ export class RequestQueue {
   }
 
   /** Returns the urgency: the least left to compute first. Waiting makes a request count as shorter. */
-  #urgencyOf({ uncachedTokens: left, arrivedMs, weighed }: Waiting): number {
+  #urgencyOf({ uncachedTokens: left, arrivedMs, weighed }: Urgent): number {
     const jumpMs = 1000 * Math.max(0, weighed.request.priorityJump ?? 0);
     return this.#aging * (jumpMs - (arrivedMs - this.#startMs)) - left; // the current time would add the same to each
   }

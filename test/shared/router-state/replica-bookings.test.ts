@@ -52,6 +52,28 @@ describe('what other routers tell of', () => {
     expect(scheduler.bookedLoad('a1', 0)).toEqual({ requests: 0, decodeBlocks: 0, prefillTokens: 0 });
   });
 
+  it('is a place in the queue until it is booked or freed', () => {
+    const scheduler = openScheduler();
+    const heard: string[] = [];
+    const apply = replicaBookings(
+      {
+        book: (booking) => scheduler.book(booking),
+        free: (id) => scheduler.free(id),
+        prefillDone: (id) => scheduler.prefillDone(id),
+        heardWaiting: ({ id, requestId, promptTokens, uncachedTokens, waitedMs }) =>
+          void heard.push(JSON.stringify({ id, requestId, promptTokens, uncachedTokens, waitedMs })),
+      },
+      16,
+    );
+    const wishes = { expectedOutputTokens: undefined, priorityJump: undefined, strictPriority: undefined };
+    const facts = { sequenceHashes: Uint32Array.of(1, 0, 2, 0), uncachedTokens: 20, waitedMs: 3, ...wishes };
+    apply({ ...ADDED, change: { kind: 'waits', ...facts } });
+    expect(heard.map((text) => JSON.parse(text))).toEqual([
+      { id: '1/same', requestId: 'same', promptTokens: 32, uncachedTokens: 20, waitedMs: 3 },
+    ]);
+    expect(scheduler.activeRequests).toBe(0);
+  });
+
   it('counts beside bookings if no router reported it, and goes with the worker', () => {
     const scheduler = openScheduler();
     replicaBookings(scheduler, 16)(ADDED);

@@ -66,6 +66,16 @@ describe('what routers tell each other', () => {
     expect(read('dynamo')).toEqual([{ ...event, change: { kind: 'added', ...facts } }]);
   });
 
+  it('says which requests wait, with what decides their turn', () => {
+    const wishes = { expectedOutputTokens: 9, priorityJump: 2.5, strictPriority: undefined };
+    const facts = { sequenceHashes: Uint32Array.of(1, 2, 3, 4), uncachedTokens: 20, waitedMs: 3, ...wishes };
+    const change = { kind: 'waits', ...facts } as const;
+    const event = { requestId: 'r', ...rank, routerId: 'b', loraName: undefined, change };
+    const bytes = Buffer.from(encodeRecord(encodeActiveSequence(event)));
+    const read = decodeActiveSequences(decodeRecord(bytes, 0, bytes.length), () => expect.unreachable());
+    expect(read).toEqual([event]);
+  });
+
   it('reads as it was written in the form of Dynamo, in one list', () => {
     fc.assert(
       fc.property(fc.array(anyEvent, { maxLength: 5 }), (events) => {
@@ -153,6 +163,30 @@ describe('the open bookings of other routers', () => {
     expect([...sync.peerBookings]).toEqual([['bb', 1]]);
     hear('bb', '1', { kind: 'freed' });
     expect(sync.peerBookings.size).toBe(0);
+  });
+});
+
+describe('the places of requests in the queues of other routers', () => {
+  it('end with their router, unless the request was booked before', () => {
+    const applied: string[] = [];
+    const sync = new ReplicaSync({
+      publisher: { publish: () => {} },
+      routerId: 'ff',
+      clock: new VirtualClock(),
+      apply: ({ requestId, change }) => void applied.push(`${change.kind} ${requestId}`),
+    });
+    const hear = (requestId: string, change: ActiveSequenceEvent['change']) =>
+      sync.receive([encodeActiveSequence({ requestId, ...rank, routerId: 'aa', loraName: undefined, change })]);
+    const wishes = { expectedOutputTokens: undefined, priorityJump: undefined, strictPriority: undefined };
+    const sequenceHashes = Uint32Array.of(1, 0);
+    for (const id of ['1', '2', '3'])
+      hear(id, { kind: 'waits', sequenceHashes, uncachedTokens: 9, waitedMs: 0, ...wishes });
+    hear('1', { kind: 'freed' });
+    applied.length = 0;
+    sync.forgetPeers('bb');
+    expect(applied).toEqual([]);
+    sync.forgetPeers('aa');
+    expect(applied).toEqual(['freed 2', 'freed 3']);
   });
 });
 

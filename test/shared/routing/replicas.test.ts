@@ -67,7 +67,7 @@ it('the bookings of the router that was silent for longest are freed if too many
     eventPlane,
     watch: undefined,
     routerMetrics: { peerBookingUnremembered() {}, unattributedRequests() {} },
-    pools: () => [{ pool: served.pool, workers: served.workers, ranks, index: undefined, scheduler }],
+    pools: () => [{ pool: served.pool, workers: served.workers, ranks, index: undefined, scheduler, rearm() {} }],
   });
   replicas.follow([served]);
   const { event } = await listening;

@@ -3,7 +3,14 @@ import { BlockIndex } from '../../../shared/block-index/index.ts';
 import { seededRandom } from '../../../shared/clock/index.ts';
 import { keyOfText, type RoutableWorker, type RouteRequest, type WorkerPool } from '../../../shared/router/index.ts';
 import { askingRouter } from '../../../shared/router-service/index.ts';
-import { createKeyedTracking, Inhibition, KvRouter, type SchedulingRequest } from '../../../shared/scheduler/index.ts';
+import {
+  createKeyedTracking,
+  type Decision,
+  Inhibition,
+  KvRouter,
+  type QueuePlace,
+  type SchedulingRequest,
+} from '../../../shared/scheduler/index.ts';
 import { kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
 import type { KvRouterOptions } from '../../../shared/scheduler/kv-router.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
@@ -97,6 +104,7 @@ describe('mode kv', () => {
       booked: (_pool: WorkerPool, _decision: unknown, asked: SchedulingRequest) => void told.push(asked),
       prefillDone: () => {},
       ended: () => {},
+      waits: () => {},
       decidesTwice: true,
     };
     const routing = router({ tracking, peers });
@@ -116,6 +124,28 @@ describe('mode kv', () => {
     expect(load()).toEqual([0, 10]);
     scheduler.book({ ...booking, requestId: 'unkeyed', hashes: { local: new Uint32Array(0), sequence } });
     expect(load()).toEqual([0, 20]);
+  });
+
+  it('tells other routers of a place in the queue, and of its end if the client leaves', async () => {
+    const told: string[] = [];
+    const peers = {
+      booked: (_pool: WorkerPool, { requestId }: Decision) => void told.push(`booked ${requestId}`),
+      prefillDone: () => {},
+      ended: (_pool: WorkerPool, { requestId }: Pick<Decision, 'requestId'>) => void told.push(`ended ${requestId}`),
+      waits: (_pool: WorkerPool, place: QueuePlace) => void told.push(`${place.requestId}: ${place.uncachedTokens}`),
+      decidesTwice: true,
+    };
+    const routing = router({ config: kvRouterConfig({ costModel: 'stator', queueThreshold: 'auto' }), peers });
+    const first = await choose(routing, request('r1', promptTokens(8000, 1)), two);
+    await choose(routing, request('r2', promptTokens(8000, 2)), two);
+    const leaving = new AbortController();
+    const left = routing.choose(request('r3', promptTokens(4800, 3)), leaving.signal);
+    const next = routing.choose(request('r4', promptTokens(6400, 4)), new AbortController().signal);
+    leaving.abort(new Error('gone'));
+    await expect(left).rejects.toThrow('gone');
+    first.prefillDone();
+    await next;
+    expect(told).toEqual(['booked r1', 'booked r2', 'r3: 4800', 'r4: 6400', 'ended r3', 'booked r4']);
   });
 
   it('keeps adapters and tenants apart', async () => {

@@ -1,139 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { BlockIndex, RankTable } from '../../../shared/block-index/index.ts';
-import { seededRandom } from '../../../shared/clock/index.ts';
-import {
-  type Decision,
-  RendezvousShare,
-  Scheduler,
-  type SchedulingOutcome,
-  type SchedulingRequest,
-} from '../../../shared/scheduler/index.ts';
-import { type KvRouterConfig, kvRouterConfig } from '../../../shared/scheduler/kv-config.ts';
-import type { SchedulingTicket } from '../../../shared/scheduler/types.ts';
+import type { Scheduler, SchedulingRequest } from '../../../shared/scheduler/index.ts';
 import { hashBlocks } from '../../../shared/tokens/index.ts';
-import { VirtualClock } from '../../support/virtual-clock.ts';
 import { promptTokens, worker } from './pool.ts';
-
-const BLOCK = { blockSizeTokens: 16 };
-const WORKERS = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
-
-/** A request and what became of it. */
-interface Sent {
-  readonly ticket: SchedulingTicket;
-  decision?: Decision;
-  error?: string;
-  /** Worker of the booking that the other routers know. */
-  booked?: string | undefined;
-}
-
-interface FleetOptions {
-  readonly workers?: readonly string[];
-  readonly lagMs?: number;
-  readonly isTold?: boolean;
-  readonly config?: Partial<KvRouterConfig>;
-}
-
-/** Routers that tell each other about their bookings, `lagMs` late. All see the same caches. */
-class RouterFleet {
-  readonly clock = new VirtualClock();
-  readonly index: BlockIndex;
-  readonly schedulers: readonly Scheduler[];
-  readonly #ranks = new RankTable();
-  readonly #lagMs: number;
-
-  constructor(routers: number, { workers = WORKERS, lagMs = 5, isTold = true, config }: FleetOptions = {}) {
-    this.#lagMs = lagMs;
-    for (const id of workers) this.#ranks.intern(id, 0);
-    this.index = new BlockIndex({ ranks: this.#ranks });
-    const names = Array.from({ length: routers }, (_, at) => `router-${at}`);
-    this.schedulers = names.map((name, at) => {
-      const share = new RendezvousShare(this.#ranks, name);
-      share.setOthers(names);
-      const scheduler = new Scheduler({
-        ...{ ...BLOCK, ranks: this.#ranks, index: this.index, clock: this.clock, random: seededRandom(at + 1) },
-        config: kvRouterConfig({ costModel: 'stator', queueThreshold: 'auto', ...config }),
-        share: isTold ? share : undefined,
-        peerLagMs: () => lagMs,
-      });
-      scheduler.setWorkers(workers.map((id) => worker(id)));
-      return scheduler;
-    });
-  }
-
-  /** Sends a prompt through a router. */
-  send(router: number, id: string, tokens: Uint32Array, more: Partial<SchedulingRequest> = {}): Sent {
-    const request = { id, promptTokens: tokens.length, hashes: hashBlocks(tokens, BLOCK), ...more };
-    const sent: Omit<Sent, 'ticket'> = {};
-    const scheduler = this.schedulers[router] as Scheduler;
-    const ticket = scheduler.submit(request, {
-      booked: (decision) => {
-        sent.booked = decision.workerId;
-        this.#tell(router, request, decision, id);
-        this.#arm(scheduler);
-      },
-      withdrawn: () => {
-        sent.booked = undefined;
-        this.#toOthers(router, (other) => other.free(`${router}/${id}`));
-      },
-      decided: (decision) => {
-        sent.decision = decision;
-        if (sent.booked === undefined) this.#tell(router, request, decision, undefined);
-        sent.booked = decision.workerId;
-      },
-      rejected: ({ code }) => {
-        sent.error = code;
-      },
-    } satisfies SchedulingOutcome);
-    return Object.assign(sent, { ticket });
-  }
-
-  /** Lets each router send one prompt of its own in one instant, twice, so that each has seen what others do. */
-  async warmUp(prompt: (seed: number) => Uint32Array = ownPrompt): Promise<void> {
-    for (let round = 0; round < 12; round++) {
-      const sent = this.schedulers.map((_, router) =>
-        this.send(router, `w${round}-${router}`, prompt(round * 100 + router)),
-      );
-      await this.clock.advance(200);
-      for (const router of sent.keys()) this.#end(router, `w${round}-${router}`);
-      await this.clock.advance(1000);
-    }
-  }
-
-  #end(router: number, id: string): void {
-    this.schedulers[router]?.free(id);
-    this.#toOthers(router, (other) => other.free(`${router}/${id}`));
-  }
-
-  #tell(
-    router: number,
-    { id, hashes }: SchedulingRequest,
-    decision: Decision,
-    provisionalId: string | undefined,
-  ): void {
-    const { workerId, dpRank, uncachedTokens } = decision;
-    const promptTokens = 16 * (hashes.sequence.length >> 1);
-    const requestId = `${router}/${id}`;
-    const booking = { requestId, provisionalId, workerId, dpRank, promptTokens, hashes, uncachedTokens };
-    this.#toOthers(router, (other) => void other.book(booking));
-  }
-
-  #toOthers(router: number, act: (other: Scheduler) => void): void {
-    this.clock.after(this.#lagMs, () => {
-      this.schedulers.forEach((other, at) => {
-        if (at !== router) act(other);
-      });
-    });
-  }
-
-  #arm(scheduler: Scheduler): void {
-    const atMs = scheduler.nextTickMs;
-    if (atMs !== undefined) this.clock.after(atMs - this.clock.nowMs(), () => scheduler.tick());
-  }
-}
-
-function ownPrompt(seed: number, tokens = 4000): Uint32Array {
-  return promptTokens(tokens, seed + 1);
-}
+import { BLOCK, ownPrompt, RouterFleet, type Sent, WORKERS } from './router-fleet.ts';
 
 const workersOf = (sent: readonly Sent[]): (string | undefined)[] => sent.map(({ decision }) => decision?.workerId);
 
@@ -274,6 +143,7 @@ describe('a decision is made at once', () => {
     for (let at = 0; at < 160; at++) {
       fleet.send(at % 8, `w${at}`, ownPrompt(at));
       await fleet.clock.advance(20);
+      if (at >= 4) fleet.end((at - 4) % 8, `w${at - 4}`);
     }
     expect(fleet.send(0, 'r', ownPrompt(5000)).decision).toBeDefined();
   });

@@ -378,7 +378,7 @@ models:
 describe('the queue of the cost model stator', () => {
   const stator = { costModel: 'stator', queueThreshold: 'auto' } as const;
 
-  it('is empty if there are as many routers as workers, which would all send to the first idle one', () => {
+  it('is empty if there are as many routers as workers, which do not hear of each other’s waiting requests', () => {
     const waits = (routers: number, config: object = stator) => {
       const share = { isOwn: () => true, routers };
       const pool = narrow({ config, workers: [worker('a'), worker('b')], share });
