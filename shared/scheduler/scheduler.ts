@@ -334,7 +334,7 @@ export class Scheduler {
   close(): void {
     this.#isClosed = true;
     for (const waiting of this.#queue.leaveAll()) this.#reject(waiting.outcome, { kind: 'SubscriberShutdown' });
-    for (const held of this.#looks.leaveDue()) this.#giveUp(held, { kind: 'SubscriberShutdown' });
+    for (const held of this.#looks.leaveAll()) this.#giveUp(held, { kind: 'SubscriberShutdown' });
   }
 
   #dispatch(weighed: WeighedRequest, outcome: SchedulingOutcome, waitedMs: number, matchMs: number): void {

@@ -37,6 +37,12 @@ interface OpenBooking {
 const HELD_MAX = 64;
 /** Latest open bookings of other routers. Older ones count at the ranks where they are booked. */
 const HEARD_MAX = 64;
+/**
+ * Costs of ranks that one turn of the event loop computes for requests of this router, and as many for those of others:
+ * about a millisecond. Further requests of this router have their turn next, and the shortest of others stay where they
+ * are booked.
+ */
+const COSTS_MAX = 8192;
 /** Longest time for which one of the first requests is held. */
 const HOLD_MS_MAX = 300;
 /** Longest time for which a later request is held. Beyond it, all of six workloads but one lost more than they won. */
@@ -116,15 +122,22 @@ export class SecondLooks {
     return held;
   }
 
-  /** Removes and returns the requests that must be decided again before or at `nowMs`. @default all */
-  leaveDue(nowMs = Number.POSITIVE_INFINITY): readonly HeldRequest[] {
+  /** Removes and returns requests that must be decided again before or at `nowMs`, as many as fit into one turn. */
+  leaveDue(nowMs: number): readonly HeldRequest[] {
+    const most = this.#turnMax();
     const due: HeldRequest[] = [];
     for (const held of this.#held.values()) {
-      if (held.untilMs > nowMs) break;
+      if (held.untilMs > nowMs || due.length === most) break;
       this.#held.delete(held.outcome);
       due.push(held);
     }
     return due;
+  }
+
+  leaveAll(): readonly HeldRequest[] {
+    const all = [...this.#held.values()];
+    this.#held.clear();
+    return all;
   }
 
   /** Records a booking of another router, which will decide it again. */
@@ -146,7 +159,8 @@ export class SecondLooks {
     const held = Array.from(this.#held.values(), (each) => this.#bookingOf(each));
     const later = held.filter(({ entry }) => load.has(entry.id)); // the workers of the others have left
     // One that is booked on another rank by now has been decided again.
-    const heard = this.#heard.filter(({ entry, atMs }) => atMs >= sinceMs && load.isPrefilling(entry));
+    const open = this.#heard.filter(({ entry, atMs }) => atMs >= sinceMs && load.isPrefilling(entry));
+    const heard = open.sort(byLength).slice(0, this.#turnMax());
     this.#forgetBefore(Math.min(nowMs, ...held.map(({ atMs }) => atMs)));
     for (const { entry } of [...own, ...heard, ...later]) load.takeBack(entry.id, nowMs);
     const placed: OpenBooking[] = [];
@@ -186,6 +200,11 @@ export class SecondLooks {
     const tokens = { promptTokens, prefillTokens, prefillMs, expectedOutputTokens };
     const entry = { id, rank, ...tokens, hashes: counted, isReusing: weights.assumeKvReuse };
     return { entry, hashes, requestId: id, key: keyOfText(id), atMs: sinceMs };
+  }
+
+  /** Returns how many requests are decided in one turn of the event loop. */
+  #turnMax(): number {
+    return Math.max(1, Math.floor(COSTS_MAX / Math.max(1, this.#options.workers.allRanks.length)));
   }
 
   #holdMs(): number {

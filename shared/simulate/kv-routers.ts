@@ -242,7 +242,7 @@ export class KvRouters implements RouterBench {
     const dueMs = Math.min(scheduler.nextTickMs ?? Number.POSITIVE_INFINITY, nowMs + scheduler.recheckMs);
     if (dueMs >= this.#tickMs[router]!) return;
     this.#tickMs[router] = dueMs;
-    this.#pool.after(dueMs - nowMs, () => {
+    this.#pool.after(Math.max(0, dueMs - nowMs), () => {
       if (this.#tickMs[router] !== dueMs) return; // an earlier one took its place
       this.#tickMs[router] = Number.POSITIVE_INFINITY;
       scheduler.tick();

@@ -108,6 +108,23 @@ describe('decisions of several routers in one instant', () => {
     expect(fleet.send(0, 'r', sharing(5000)).ticket.isWaiting).toBe(true);
   });
 
+  it('are made in several turns of the event loop if there are many workers', async () => {
+    const fleet = new RouterFleet(2, { workers: Array.from({ length: 1024 }, (_, at) => `w${at}`) });
+    const scheduler = fleet.schedulers[0] as Scheduler;
+    let decided = 0;
+    for (let at = 0; at < 12; at++) {
+      const hashes = hashBlocks(ownPrompt(at), BLOCK);
+      const outcome = { booked: () => {}, decided: () => void decided++, rejected: () => expect.unreachable() };
+      scheduler.submit({ id: `r${at}`, promptTokens: 4000, hashes }, outcome);
+    }
+    await fleet.clock.advance(10);
+    scheduler.tick();
+    expect(decided).toBe(8);
+    expect(scheduler.nextTickMs).toBeLessThanOrEqual(fleet.clock.nowMs());
+    scheduler.tick();
+    expect(decided).toBe(12);
+  });
+
   it('say in their explanation that they were made again, and from what', async () => {
     const fleet = new RouterFleet(8);
     await fleet.warmUp();
