@@ -91,9 +91,10 @@ const HEAD = [
   'Resident',
   '50 residents',
   '50 that ask',
-  '500',
+  '50 that ask 8',
+  '500 that ask',
   '50 that hash',
-  '500',
+  '500 that hash',
 ];
 /** Milliseconds until a resident router knows what another one decided. */
 const REPLICA_SYNC_MS = 5;
@@ -106,6 +107,7 @@ for (const row of ROWS.filter(({ name }) => name.includes(values.rows))) {
     routersOf('kv', 1),
     { ...routersOf('kv', 50), replicaSyncDelayMs: REPLICA_SYNC_MS },
     routersOf('stateless', 50),
+    routersOf('stateless', 50, 8),
     routersOf('stateless', 500),
     routersOf('stateless', 50, 0),
     routersOf('stateless', 500, 0),
