@@ -27,6 +27,14 @@ export interface RequestQueueOptions extends ChooserOptions {
 const REST_SHARE = 0.1;
 /** Most tokens of that backlog: about the fixed cost of a pass. */
 const REST_TOKENS_MAX = 1000;
+/**
+ * Part of the tokens of other waiting requests, divided among the ranks, that a rank may have as its backlog. Engines fill their passes
+ * from what waits there. If all of a long line waited here, each rank would run a pass of decode steps alone before it
+ * got its next prompt, and at full load the line would grow without end.
+ */
+const AHEAD_SHARE = 0.5;
+/** Most tokens of that backlog: a large pass of an engine. */
+const AHEAD_TOKENS_MAX = 8192;
 /** Tokens by which a waiting request becomes more urgent in the time of the prefill of one token. */
 const STATOR_AGING = 0.15;
 /** Age of a look-up after which `stator` repeats it, because its order depends on it. */
@@ -222,18 +230,20 @@ export class RequestQueue {
   /**
    * Whether a rank of those that the chooser narrowed to can take one more request with `costTokens` left to compute.
    */
-  #hasRoom({ policyClass }: ClassQueue, costTokens: number): boolean {
+  #hasRoom({ policyClass, totals }: ClassQueue, costTokens: number): boolean {
     const { workers, clock } = this.#options;
     const { ranks, count } = this.#chooser.candidates;
     const isForeseeing = this.#isStator && !policyClass.hasOwnBounds;
     const nowMs = clock.nowMs();
     const enough = count - policyClass.busyShare * count; // with more free ranks than that, no request waits
+    const others = Math.max(0, totals.promptTokens - totals.cachedTokens - costTokens);
+    const ahead = Math.min(AHEAD_TOKENS_MAX, (AHEAD_SHARE * others) / count);
     let open = 0;
     for (let at = 0; at < count; at++) {
       const rank = ranks[at] as number;
       const tokens = this.#chooser.prefillTokensAt(rank, nowMs, isForeseeing ? 'stator' : 'dynamo');
       const hasRoom = isForeseeing
-        ? isShort(tokens, costTokens)
+        ? isShort(tokens, costTokens) || tokens <= ahead
         : !isFull(policyClass, tokens, workers.batchedTokensOf(rank));
       if (hasRoom && ++open > enough) return true;
     }

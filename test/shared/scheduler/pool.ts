@@ -50,6 +50,8 @@ export class Pool {
   readonly index = new BlockIndex({ ranks: this.ranks });
   readonly scheduler: Scheduler;
   readonly blockSizeTokens: number;
+  /** Ids of requests in the order of their decisions. */
+  readonly decided: string[] = [];
 
   constructor({ config = {}, workers = [worker('a'), worker('b')], seed = 7, ...options }: PoolOptions = {}) {
     this.blockSizeTokens = options.blockSizeTokens ?? 16;
@@ -78,6 +80,7 @@ export class Pool {
     const ticket = this.scheduler.submit(this.request(id, tokens, more), {
       decided: (decision) => {
         told.decision = decision;
+        this.decided.push(id);
       },
       rejected: (error) => {
         told.error = error;

@@ -21,14 +21,10 @@ function failureOf({ error }: Submitted) {
 
 /** Frees whoever runs, one after another, and tells in which order the others went. */
 function drainOrder(pool: Pool, running: string, waiting: Readonly<Record<string, Submitted>>): readonly string[] {
-  const order: string[] = [];
-  for (let current: string | undefined = running; current !== undefined; ) {
-    pool.scheduler.free(current);
-    const next = Object.keys(waiting).find((id) => waiting[id]?.decision !== undefined && !order.includes(id));
-    if (next !== undefined) order.push(next);
-    current = next;
-  }
-  return order;
+  const order = (): readonly string[] => pool.decided.filter((id) => id in waiting);
+  pool.scheduler.free(running);
+  for (let at = 0; at < order().length; at++) pool.scheduler.free(order()[at] as string);
+  return order();
 }
 
 describe('the gate', () => {
@@ -555,18 +551,34 @@ policy_classes:
   });
 
   it('keeps the request with the least to compute first while no worker is idle', async () => {
-    const pool = narrow({ config: stator, workers: [worker('a'), worker('b')] });
+    const ids = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'];
+    const pool = narrow({ config: stator, workers: ids.map((id) => worker(id)) });
     const onA = promptTokens(16_000, 5);
     pool.store('a', onA);
-    pool.submit('r1', promptTokens(60_000, 1), { pinned: { workerId: 'a' } });
-    pool.submit('r2', promptTokens(20_000, 2), { pinned: { workerId: 'b' } });
+    for (const [at, workerId] of ids.entries()) {
+      pool.submit(`r${at}`, promptTokens(workerId === 'b' ? 20_000 : 60_000, 10 + at), { pinned: { workerId } });
+    }
     const cached = pool.submit('cached', Uint32Array.from([...onA, ...promptTokens(2400, 7)]));
     const long = pool.submit('long', promptTokens(8000, 8));
-    await pool.clock.advance(19_500 * 0.0207); // 500 tokens of r2 are left: a tenth of the long one is more
+    await pool.clock.advance(19_350 * 0.0207); // at b, 650 tokens are left: a tenth of the long one is more
     const leaving = pool.submit('leaving', promptTokens(16, 9), { pinned: { workerId: 'a' } });
     leaving.ticket.cancel();
     pool.scheduler.free('leaving');
     expect([cached, long].map(({ decision }) => decision)).toEqual([undefined, undefined]);
+  });
+
+  it('sends a worker its next prompt before it is idle if more of them wait', async () => {
+    const play = async (waiting: number): Promise<number> => {
+      const pool = narrow({ config: stator });
+      pool.submit('running', promptTokens(20_000, 1));
+      for (let at = 0; at < waiting; at++) pool.submit(`r${at}`, promptTokens(4000, at + 2));
+      await pool.clock.advance(12_500 * 0.0207); // 7,500 tokens are left
+      pool.submit('leaving', promptTokens(16, 50)).ticket.cancel();
+      return pool.decided.filter((id) => /^r\d/.test(id)).length;
+    };
+    expect(await play(1)).toBe(0);
+    expect(await play(3)).toBe(0);
+    expect(await play(10)).toBe(1); // then it has more than a pass to compute
   });
 
   it('keeps a higher tier first, whatever is cached where', () => {
