@@ -47,34 +47,28 @@ export class CopyCredits {
    * @param hashes sequence hashes of the prompt's complete blocks, two numbers each
    */
   apply(candidates: Candidates, hashes: Uint32Array, prompt: PromptFacts, nowMs: number): void {
-    const { count, costs, terms, prefillTokens, cachedTokens } = candidates;
-    const { promptTokens } = prompt;
-    const best = mostCached(candidates);
-    this.#prefix = isEverywhere(candidates, best) ? undefined : prefixOf(hashes, best / prompt.blockSizeTokens);
+    const { count, costs, terms, cachedTokens } = candidates;
+    const { promptTokens, blockSizeTokens } = prompt;
+    const { mostCached, leastCached, leastLater, busy } = boundsOf(candidates);
+    this.#prefix = leastCached < mostCached ? prefixOf(hashes, mostCached / blockSizeTokens) : undefined;
     if (this.#prefix === undefined) return;
 
-    this.#creditMs = this.#creditOf(this.#prefix, nowMs);
     this.#copyMs = roomy(this.#copyMs, count);
     this.#costs = roomy(this.#costs, count);
-    const leftAtBest = uncachedTokens(promptTokens, best);
-    const leastLater = leastLaterOf(candidates);
-    let [busy, least] = [0, Number.POSITIVE_INFINITY];
+    const left = uncachedTokens(promptTokens, mostCached);
+    let least = Number.POSITIVE_INFINITY;
     for (let at = 0, term = 0; at < count; at++, term += TERM_COUNT) {
-      const compute = terms[term + COMPUTE] as number;
-      const later = terms[term + LATER] as number;
-      const spared = 1 - leftAtBest / uncachedTokens(promptTokens, cachedTokens[at] as number);
-      const copy = compute * spared + (later - leastLater);
+      const spared = 1 - left / uncachedTokens(promptTokens, cachedTokens[at] as number);
+      const copy = spared * (terms[term + COMPUTE] as number) + (terms[term + LATER] as number) - leastLater;
       const cost = (costs[at] as number) - copy;
-      const credit = Math.min(this.#creditMs, copy);
       this.#copyMs[at] = copy;
       this.#costs[at] = cost;
-      least = Math.min(least, cost);
-      if ((prefillTokens[at] as number) > 0) busy++;
-      terms[term + COPY] = -credit;
-      costs[at]! -= credit;
+      if (cost < least) least = cost;
     }
     this.#leastMs = least;
     this.#counted = COUNTED_SHARE * (1 - busy / count);
+    this.#creditMs = this.#creditOf(this.#prefix, nowMs);
+    if (this.#creditMs > 0) this.#lower(candidates);
   }
 
   /** Records that the request for which `apply` was called last goes to the candidate at position `at`. */
@@ -94,27 +88,31 @@ export class CopyCredits {
     this.#prefix = undefined;
   }
 
+  #lower({ count, costs, terms }: Candidates): void {
+    for (let at = 0; at < count; at++) {
+      const credit = Math.min(this.#creditMs, this.#copyMs[at] as number);
+      terms[TERM_COUNT * at + COPY] = -credit;
+      costs[at]! -= credit;
+    }
+  }
+
   #creditOf(prefix: number, nowMs: number): number {
     const credit = this.#credits.get(prefix);
     return credit === undefined ? 0 : credit.ms * Math.exp((credit.atMs - nowMs) / FADING_MS);
   }
 }
 
-function mostCached({ cachedTokens, count }: Candidates): number {
-  let most = 0;
-  for (let at = 0; at < count; at++) most = Math.max(most, cachedTokens[at] as number);
-  return most;
-}
-
-function isEverywhere({ cachedTokens, count }: Candidates, tokens: number): boolean {
-  for (let at = 0; at < count; at++) if ((cachedTokens[at] as number) < tokens) return false;
-  return true;
-}
-
-function leastLaterOf({ terms, count }: Candidates): number {
-  let least = Number.POSITIVE_INFINITY;
-  for (let at = 0; at < count; at++) least = Math.min(least, terms[TERM_COUNT * at + LATER] as number);
-  return least;
+function boundsOf({ cachedTokens, prefillTokens, terms, count }: Candidates) {
+  let [mostCached, leastCached, leastLater, busy] = [0, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, 0];
+  for (let at = 0; at < count; at++) {
+    const cached = cachedTokens[at] as number;
+    const later = terms[TERM_COUNT * at + LATER] as number;
+    if (cached > mostCached) mostCached = cached;
+    if (cached < leastCached) leastCached = cached;
+    if (later < leastLater) leastLater = later;
+    if ((prefillTokens[at] as number) > 0) busy++;
+  }
+  return { mostCached, leastCached, leastLater, busy };
 }
 
 /** Returns 53 bits of the hash of the prompt's first blocks; undefined if not one is complete. */

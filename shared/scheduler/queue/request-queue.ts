@@ -28,9 +28,9 @@ const REST_SHARE = 0.1;
 /** Most tokens of that backlog: about the fixed cost of a pass. */
 const REST_TOKENS_MAX = 1000;
 /**
- * Part of the tokens of other waiting requests, divided among the ranks, that a rank may have as its backlog. Engines fill their passes
- * from what waits there. If all of a long line waited here, each rank would run a pass of decode steps alone before it
- * got its next prompt, and at full load the line would grow without end.
+ * Part of the tokens of other waiting requests, divided among the ranks, that a rank may have as its backlog. Engines
+ * fill their passes from what waits there. If all of a long line waited here, each rank would run a pass of decode
+ * steps alone before it got its next prompt, and at full load the line would grow without end.
  */
 const AHEAD_SHARE = 0.5;
 /** Most tokens of that backlog: a large pass of an engine. */
