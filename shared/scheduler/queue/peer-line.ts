@@ -62,6 +62,16 @@ export class PeerLine {
     return this.#waiting.size === 0;
   }
 
+  /**
+   * Whether a rank waits for an expected booking no longer than a mean prefill of others takes. With slower messages,
+   * ranks would be idle while routers wait for each other, and the line would grow.
+   */
+  get isWorthIt(): boolean {
+    const { unseen, pace } = this.#options;
+    const { meanTokens } = unseen;
+    return meanTokens === 0 || this.#expectedMs() <= meanTokens * pace.msPerToken;
+  }
+
   /** Instant at which own requests may have room without an event; infinity if only an event can make room. */
   get nextMs(): number {
     for (const untilMs of this.#expected.values()) return Math.min(untilMs, this.#recheckMs);
@@ -142,7 +152,7 @@ export class PeerLine {
 
   /** Books a request, for which the chooser has narrowed, where its router will probably send it. */
   #expect({ id }: PeerWaiting, request: SchedulingRequest, { weighed }: Waiting, nowMs: number): void {
-    const { chooser, load, config, lagMs } = this.#options;
+    const { chooser, load, config } = this.#options;
     const { at } = chooser.choose({ ...weighed, request }, 'peer');
     const { ranks, cachedTokens } = chooser.candidates;
     const { promptTokens, expectedOutputTokens } = request;
@@ -152,7 +162,12 @@ export class PeerLine {
     const isReusing = weighed.weights.assumeKvReuse;
     load.add({ id, rank, promptTokens, prefillTokens, expectedOutputTokens, hashes, isReusing }, nowMs);
     this.#waiting.delete(id);
-    this.#expected.set(id, nowMs + 2 * lagMs() + MARGIN_MS);
+    this.#expected.set(id, nowMs + this.#expectedMs());
+  }
+
+  /** Returns for how long an expected booking counts without its router. */
+  #expectedMs(): number {
+    return 2 * this.#options.lagMs() + MARGIN_MS;
   }
 
   #forgetLast(): void {

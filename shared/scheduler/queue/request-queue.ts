@@ -271,7 +271,7 @@ export class RequestQueue {
   /** Whether the request takes its turn in one line with those of other routers. */
   #isShared({ line, outcome, weighed }: Pick<Waiting, 'line' | 'outcome' | 'weighed'>): boolean {
     if (outcome.waits === undefined || line.policyClass.hasOwnBounds || !this.#ages(line)) return false;
-    return isPlain(weighed.request);
+    return isPlain(weighed.request) && this.peers.isWorthIt;
   }
 
   /** Calls `waits` for a request that takes its turn in one line with those of other routers. */

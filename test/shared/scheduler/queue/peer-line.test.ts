@@ -44,6 +44,15 @@ describe('requests that wait at several routers', () => {
     expect(fleet.send(0, 'r', ownPrompt(1)).ticket).toMatchObject({ isWaiting: true, position: 0 });
   });
 
+  it('do not wait for each other if messages take longer than prefills', async () => {
+    const fleet = new RouterFleet(3, { workers: ['a', 'b'], lagMs: 500 });
+    const ahead = ['ahead0', 'ahead1'].map((id, at) => fleet.send(2, id, ownPrompt(6000 + at, 40_000)));
+    expect(new Set(ahead.map(({ decision }) => decision?.workerId)).size).toBe(2);
+    await fleet.clock.advance(510);
+    expect(fleet.schedulers[0]?.activeRequests).toBe(2);
+    expect(hasWorker(fleet.send(0, 'r', ownPrompt(1)))).toBe(true);
+  });
+
   it('leave one for each worker with room, the shortest first, whichever router it waits at', async () => {
     const fleet = await busyFleet();
     const sent = [30_000, 20_000, 25_000, 10_000].map((tokens, at) =>
