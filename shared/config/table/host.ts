@@ -1,5 +1,5 @@
+import { EVERY_ADDRESS, everyAddress } from '../listen-hosts.ts';
 import { rowsFor } from '../row.ts';
-import { EVERY_ADDRESS, everyAddress } from './listen-hosts.ts';
 
 const host = rowsFor('host');
 

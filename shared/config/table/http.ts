@@ -1,5 +1,5 @@
+import { EVERY_ADDRESS, everyAddress } from '../listen-hosts.ts';
 import { edges, listeners } from '../row.ts';
-import { EVERY_ADDRESS, everyAddress } from './listen-hosts.ts';
 
 /** Returns the row for the path of a client route. */
 const svcPath = (env: string, path: string, what: string) =>

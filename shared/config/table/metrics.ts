@@ -1,6 +1,6 @@
+import { EVERY_ADDRESS, everyAddress } from '../listen-hosts.ts';
 import { edges, planeServers, rowsFor, worker, workers } from '../row.ts';
 import { byMachines, MANY_MACHINES, WITHIN_A_MACHINE } from './discovery.ts';
-import { EVERY_ADDRESS, everyAddress } from './listen-hosts.ts';
 
 const statusServers = rowsFor('worker', 'router');
 

@@ -17,6 +17,8 @@ export interface Said {
 export interface Failed {
   readonly status: number;
   readonly message: string;
+  /** Whether the error says that the prompt is too long. */
+  readonly isTooLong?: boolean;
 }
 
 /** Reads answers as strictly as the published schema. Throws for anything else. */
@@ -242,7 +244,7 @@ export const RESPONSES: StrictReader = {
   }),
   whole: responseSaid,
   stream: (text) => {
-    const events = parseFrames(text).flatMap(({ data }) => (data === undefined ? [] : [data as Json]));
+    const events = dataUntilDone(text);
     expect(events.map(({ sequence_number: at }) => at)).toEqual(events.map((_, at) => at));
     const opened: unknown[] = [];
     for (const { type, output_index: at } of events) {

@@ -423,7 +423,7 @@ const FAILING: readonly (readonly [name: string, answer: OddUpstream['answer'], 
   [
     'error of too long a prompt',
     sse([{ error: "exceeds the model's context length" }]),
-    { status: 400, message: "exceeds the model's context length" },
+    { status: 400, message: "exceeds the model's context length", isTooLong: true },
   ],
   [
     'error event',

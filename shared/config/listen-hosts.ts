@@ -1,5 +1,5 @@
-import { reachableAddresses } from '../../concurrency/index.ts';
-import type { DefaultFacts } from '../row.ts';
+import { reachableAddresses } from '../concurrency/index.ts';
+import type { DefaultFacts } from './row.ts';
 
 /** Default of listeners that other machines reach, in words. */
 export const EVERY_ADDRESS = '0.0.0.0; :: if others reach this machine only by IPv6';
