@@ -26,6 +26,10 @@ export class PolicyQueue {
     return this.#requests;
   }
 
+  get cachedTokens(): number {
+    return this.#classes.reduce((sum, { totals }) => sum + totals.cachedTokens, 0);
+  }
+
   get promptTokens(): number {
     return this.#promptTokens;
   }

@@ -7,6 +7,7 @@ import { isPlain } from '../eligibility.ts';
 import type { QueuePolicy } from '../kv-config.ts';
 import type { SchedulerObserver, SchedulingOutcome, SchedulingRequest } from '../types.ts';
 import type { ClassQueue, HeadOf, Waiting } from './class-queue.ts';
+import { MeanLine } from './mean-line.ts';
 import { PeerLine, type Urgent } from './peer-line.ts';
 import { canWait, isFull, type PolicyProfile } from './policy-config.ts';
 import { PolicyQueue } from './policy-queue.ts';
@@ -30,7 +31,8 @@ const REST_TOKENS_MAX = 1000;
 /**
  * Part of the tokens of other waiting requests, divided among the ranks, that a rank may have as its backlog. Engines
  * fill their passes from what waits there. If all of a long line waited here, each rank would run a pass of decode
- * steps alone before it got its next prompt, and at full load the line would grow without end.
+ * steps alone before it got its next prompt, and at full load the line would grow without end. The line counts by its
+ * mean over some seconds: one that is gone in a moment is better kept in order.
  */
 const AHEAD_SHARE = 0.5;
 /** Most tokens of that backlog: a large pass of an engine. */
@@ -65,6 +67,8 @@ export class RequestQueue {
   readonly #soonest: SoonestFirst;
   readonly #isStator: boolean;
   readonly #startMs: number;
+  /** Uncached tokens of the waiting requests. */
+  readonly #meanLine: MeanLine;
   /** Waiting requests, in the order of `foundMs`. */
   readonly #byAge = new Set<Waiting>();
   #arrivals = 0;
@@ -81,6 +85,7 @@ export class RequestQueue {
     this.#soonest = new SoonestFirst(options);
     this.#isStator = config.costModel === 'stator';
     this.#startMs = clock.nowMs();
+    this.#meanLine = new MeanLine(this.#startMs);
     this.#aging = STATOR_AGING / options.pace.msPerToken;
     this.peers = new PeerLine({ ...options, urgencyOf: (waiting) => this.#urgencyOf(waiting) });
   }
@@ -236,7 +241,8 @@ export class RequestQueue {
     const isForeseeing = this.#isStator && !policyClass.hasOwnBounds;
     const nowMs = clock.nowMs();
     const enough = count - policyClass.busyShare * count; // with more free ranks than that, no request waits
-    const others = Math.max(0, totals.promptTokens - totals.cachedTokens - costTokens);
+    const line = Math.min(totals.promptTokens - totals.cachedTokens, this.#meanLine.at(nowMs));
+    const others = Math.max(0, line - costTokens);
     const ahead = Math.min(AHEAD_TOKENS_MAX, (AHEAD_SHARE * others) / count);
     let open = 0;
     for (let at = 0; at < count; at++) {
@@ -371,6 +377,7 @@ export class RequestQueue {
   }
 
   #tell({ policyClass, totals: { requests, promptTokens, cachedTokens } }: ClassQueue): void {
+    this.#meanLine.set(this.#lines.promptTokens - this.#lines.cachedTokens, this.#options.clock.nowMs());
     this.#options.observer?.pending(policyClass.name, requests, promptTokens, cachedTokens);
   }
 }

@@ -567,18 +567,20 @@ policy_classes:
     expect([cached, long].map(({ decision }) => decision)).toEqual([undefined, undefined]);
   });
 
-  it('sends a worker its next prompt before it is idle if more of them wait', async () => {
-    const play = async (waiting: number): Promise<number> => {
+  it('sends a worker its next prompt before it is idle if more of them wait for long', async () => {
+    const play = async (waiting: number, secs: number): Promise<number> => {
       const pool = narrow({ config: stator });
-      pool.submit('running', promptTokens(20_000, 1));
+      pool.submit('running', promptTokens(300_000, 1));
+      await pool.clock.advance(292_500 * 0.0207 - 1000 * secs); // when all have waited, 7,500 tokens are left
       for (let at = 0; at < waiting; at++) pool.submit(`r${at}`, promptTokens(4000, at + 2));
-      await pool.clock.advance(12_500 * 0.0207); // 7,500 tokens are left
+      await pool.clock.advance(1000 * secs);
       pool.submit('leaving', promptTokens(16, 50)).ticket.cancel();
       return pool.decided.filter((id) => /^r\d/.test(id)).length;
     };
-    expect(await play(1)).toBe(0);
-    expect(await play(3)).toBe(0);
-    expect(await play(10)).toBe(1); // then it has more than a pass to compute
+    expect(await play(1, 6)).toBe(0);
+    expect(await play(3, 6)).toBe(0);
+    expect(await play(10, 6)).toBe(1); // then it has more than a pass to compute
+    expect(await play(10, 0.2)).toBe(0);
   });
 
   it('keeps a higher tier first, whatever is cached where', () => {
