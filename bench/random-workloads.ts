@@ -1,8 +1,8 @@
 // Compares the cost model `stator` with six settings of Dynamo's formula on workloads that are drawn at random: what
-// prompts share, lengths, load and number of workers. The worst ones come first, so that they show what the model lacks.
+// prompts share, lengths, load and number of workers. The worst ones come first: they show what the model lacks.
 //   npm run bench:part -- bench/random-workloads.ts --out FILE [--from 0] [--to 40] [--only stator]
-// Each workload is one line of FILE. --from, --to: numbers of the workloads, which are their seeds. --only stator: takes
-// Dynamo's figures from FILE.
+// Each workload is one line of FILE. --from, --to: numbers of the workloads, which are their seeds. --only stator:
+// takes Dynamo's figures from FILE.
 import { appendFile, readFile } from 'node:fs/promises';
 import { parseArgs } from 'node:util';
 import { type Random, seededRandom } from '../shared/clock/index.ts';
