@@ -1,6 +1,6 @@
 import { roomy } from '../records/index.ts';
 import { type Candidates, type PromptFacts, uncachedTokens } from './cost.ts';
-import { COMPUTE, COPY, LATER, TERM_COUNT } from './stator-cost.ts';
+import { busyShare, COMPUTE, COPY, LATER, TERM_COUNT } from './stator-cost.ts';
 
 /** Most prefixes with a credit. The one that was looked at longest ago goes first. */
 const PREFIXES_MAX = 1024;
@@ -49,7 +49,7 @@ export class CopyCredits {
   apply(candidates: Candidates, hashes: Uint32Array, prompt: PromptFacts, nowMs: number): void {
     const { count, costs, terms, cachedTokens } = candidates;
     const { promptTokens, blockSizeTokens } = prompt;
-    const { mostCached, leastCached, leastLater, busy } = boundsOf(candidates);
+    const { mostCached, leastCached, leastLater } = boundsOf(candidates);
     this.#prefix = leastCached < mostCached ? prefixOf(hashes, mostCached / blockSizeTokens) : undefined;
     if (this.#prefix === undefined) return;
 
@@ -66,7 +66,7 @@ export class CopyCredits {
       if (cost < least) least = cost;
     }
     this.#leastMs = least;
-    this.#counted = COUNTED_SHARE * (1 - busy / count);
+    this.#counted = COUNTED_SHARE * (1 - busyShare(candidates));
     this.#creditMs = this.#creditOf(this.#prefix, nowMs);
     if (this.#creditMs > 0) this.#lower(candidates);
   }
@@ -102,17 +102,16 @@ export class CopyCredits {
   }
 }
 
-function boundsOf({ cachedTokens, prefillTokens, terms, count }: Candidates) {
-  let [mostCached, leastCached, leastLater, busy] = [0, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY, 0];
+function boundsOf({ cachedTokens, terms, count }: Candidates) {
+  let [mostCached, leastCached, leastLater] = [0, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
   for (let at = 0; at < count; at++) {
     const cached = cachedTokens[at] as number;
     const later = terms[TERM_COUNT * at + LATER] as number;
     if (cached > mostCached) mostCached = cached;
     if (cached < leastCached) leastCached = cached;
     if (later < leastLater) leastLater = later;
-    if ((prefillTokens[at] as number) > 0) busy++;
   }
-  return { mostCached, leastCached, leastLater, busy };
+  return { mostCached, leastCached, leastLater };
 }
 
 /** Returns 53 bits of the hash of the prompt's first blocks; undefined if not one is complete. */

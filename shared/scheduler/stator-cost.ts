@@ -142,10 +142,15 @@ interface Backlogs {
 }
 
 /** Returns the weight of a token that a rank has not cached, for later requests. */
-export function laterWeight({ prefillTokens, count }: Backlogs): number {
+export function laterWeight(backlogs: Backlogs): number {
+  return LATER_WEIGHT_BUSY * busyShare(backlogs) ** 2;
+}
+
+/** Returns the share of ranks that still have something to prefill. */
+export function busyShare({ prefillTokens, count }: Backlogs): number {
   let busy = 0;
   for (let at = 0; at < count; at++) if ((prefillTokens[at] as number) > 0) busy++;
-  return LATER_WEIGHT_BUSY * (busy / count) ** 2;
+  return busy / count;
 }
 
 /** Adds the cost of ranks outside this router's share. The more routers there are for each rank, the lower it is. */

@@ -57,7 +57,7 @@ export class PeerLine {
     this.#options = options;
   }
 
-  /** Whether a request waits at another router, as far as this one knows. */
+  /** Whether no request waits at another router, as far as this one knows. */
   get isEmpty(): boolean {
     return this.#waiting.size === 0;
   }

@@ -17,11 +17,11 @@ const IN_HEADER = new Markers([MESSAGE, START, END, CALL, RETURN]);
 const IN_BODY = new Markers([START, CHANNEL, CALL, END, RETURN]);
 
 /** Beginning of a recipient. If a prompt ends in `<|start|>assistant`, a text may begin with the recipient. */
-const RECIPIENT_START = 'to=';
-const RECIPIENT = /(?:^|\s|\|>)to=([^\s<]+)/;
+export const RECIPIENT_START = 'to=';
+export const RECIPIENT = /(?:^|\s|\|>)to=([^\s<]+)/;
 const FUNCTIONS = 'functions.';
 /** Length limit of a header: headers are names and markers, and a longer text is not one. */
-const HEADER_UNITS_MAX = 1024;
+export const HEADER_UNITS_MAX = 1024;
 
 /**
  * Format of gpt-oss, with channels. A message to `functions.NAME` is a call in any channel, shown when it is complete.
@@ -34,12 +34,7 @@ export const harmony: ToolCallFormat = {
   endTokens: [CALL, RETURN],
   finder: () => PROSE,
   *readOpening(source, calls): Parsing<Region> {
-    source.record();
-    yield* skipSpace(source);
-    if ((yield* readOneOf(source, [RECIPIENT_START])) === undefined) {
-      calls.content(source.takeRecord());
-      return 'text';
-    }
+    if (!(yield* readRecipientStart(source, calls))) return 'text';
     return yield* readMessages(RECIPIENT_START, source, calls);
   },
   *read(marker, source, calls): Parsing<Region> {
@@ -48,6 +43,18 @@ export const harmony: ToolCallFormat = {
     return yield* readMessages(marker, source, calls);
   },
 };
+
+/**
+ * Reads the beginning of a recipient, which is recorded, at the beginning of a text. If it is not there, shows what was
+ * read, and returns false.
+ */
+export function* readRecipientStart(source: TextSource, calls: CallWriter): Parsing<boolean> {
+  source.record();
+  yield* skipSpace(source);
+  if ((yield* readOneOf(source, [RECIPIENT_START])) !== undefined) return true;
+  calls.content(source.takeRecord());
+  return false;
+}
 
 /** Reads messages from after the beginning of the first one, which is recorded. */
 function* readMessages(first: string, source: TextSource, calls: CallWriter): Parsing<Region> {

@@ -3,8 +3,8 @@ import { prefixedUuid } from '../call-ids.ts';
 import type { CallWriter } from '../call-writer.ts';
 import type { Region, ToolCallFormat } from '../format.ts';
 import type { ToolSchemas } from '../parameter-schema.ts';
-import { collectUntil, type Parsing, readOneOf, showUntil, skipSpace, type TextSource } from '../scan.ts';
-import { wordsBeside } from './harmony.ts';
+import { collectUntil, type Parsing, showUntil, type TextSource } from '../scan.ts';
+import { HEADER_UNITS_MAX, RECIPIENT, RECIPIENT_START, readRecipientStart, wordsBeside } from './harmony.ts';
 import { readFunction, xmlDialect } from './xml-functions.ts';
 
 const START = '<|start|>';
@@ -27,12 +27,8 @@ const TAGS = xmlDialect({
   keepsEntities: true,
   toolOf: withoutRepetition,
 });
-const RECIPIENT_START = 'to=';
-const RECIPIENT = /(?:^|\s|\|>)to=([^\s<]+)/;
 /** Recipients that are not tools: the model itself, in its reasoning, and the user. */
 const NOT_TOOLS = ['self', 'user'];
-/** Length limit of a header: headers are names and markers, and a longer text is not one. */
-const HEADER_UNITS_MAX = 1024;
 
 /**
  * Format of Muse Glimmer. In a message to a tool, `<atem:invoke name="NAME">` with `<atem:parameter name="KEY">` for
@@ -43,12 +39,7 @@ export const museGlimmer: ToolCallFormat = {
   keepsSpecialTokens: true,
   finder: () => PROSE,
   *readOpening(source, calls, tools): Parsing<Region> {
-    source.record();
-    yield* skipSpace(source);
-    if ((yield* readOneOf(source, [RECIPIENT_START])) === undefined) {
-      calls.content(source.takeRecord());
-      return 'text';
-    }
+    if (!(yield* readRecipientStart(source, calls))) return 'text';
     return yield* readMessage(RECIPIENT_START, source, calls, tools);
   },
   *read(marker, source, calls, tools): Parsing<Region> {
