@@ -63,8 +63,9 @@ function* readMessages(first: string, source: TextSource, calls: CallWriter): Pa
     const { text, marker } = yield* collectUntil(source, IN_HEADER);
     const header: string = begin + text;
     if (marker !== MESSAGE || header.length > HEADER_UNITS_MAX) {
-      // A header without a message is markup, unless it has other words than a header has.
-      if (wordsBeside(header) !== '') calls.content(source.takeRecord());
+      // A header without a message is markup, unless it has other words than a header has. A text that only begins as
+      // one, with a recipient, may be prose.
+      if (wordsBeside(header) !== '' || begin === RECIPIENT_START) calls.content(source.takeRecord());
       else source.forget();
       begin = marker === START ? marker : undefined;
     } else begin = yield* readBody(header, source, calls);

@@ -55,8 +55,10 @@ function* readMessage(begin: string, source: TextSource, calls: CallWriter, tool
   const header = begin + text;
   const isHeader = marker === MESSAGE && header.length <= HEADER_UNITS_MAX;
   if (marker !== undefined && marker !== MESSAGE) source.unread(marker);
-  // A header is markup, unless it has other words than a header has.
-  if (wordsBeside(header) === '' && header.length <= HEADER_UNITS_MAX) source.forget();
+  // A header is markup, unless it has other words than a header has. A text that only begins as one, with a recipient,
+  // may be prose.
+  const isProse = begin === RECIPIENT_START && !isHeader;
+  if (!isProse && wordsBeside(header) === '' && header.length <= HEADER_UNITS_MAX) source.forget();
   else calls.content(source.takeRecord());
   const recipient = RECIPIENT.exec(header)?.[1];
   if (!isHeader || recipient === undefined || NOT_TOOLS.includes(recipient)) return isHeader ? 'text' : 'markup';
